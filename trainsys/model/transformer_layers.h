@@ -1,0 +1,91 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <torch/nn/module.h>
+
+#include <cstdint>
+#include <memory>
+
+#include "trainsys/model/positions.h"
+
+namespace trainsys {
+
+// The layers of TransformerLM, none with a bias.
+// Letters: B rows, T positions, D width, H heads, K = D / H, F hidden width of
+// the feed-forward layer.
+// Threads: one at a time for construction and conversion; Forward any thread.
+// Random numbers: initial weights come from the thread's generator.
+
+// x / sqrt(mean(x^2) + 1e-5) * weight, over the last dimension.
+// Source: Zhang and Sennrich, "Root Mean Square Layer Normalization".
+class RmsNorm : public torch::nn::Module {
+ public:
+  explicit RmsNorm(int64_t dim);
+  at::Tensor Forward(const at::Tensor& x) const;  // [B, T, D] -> [B, T, D]
+
+ private:
+  at::Tensor weight_;  // [D]
+};
+
+// x W^T. A module of its own, so that parameters() lists its weight where the
+// layer stands: a module lists its own weights before its children's.
+class Linear : public torch::nn::Module {
+ public:
+  Linear(int64_t inputs, int64_t outputs);
+  at::Tensor Forward(const at::Tensor& x) const;  // [.., in] -> [.., out]
+
+ private:
+  at::Tensor weight_;  // [out, in]
+};
+
+// Causal multi-head attention with rotary positions.
+class Attention : public torch::nn::Module {
+ public:
+  // `output_std`: standard deviation of the output projection at the start.
+  Attention(int64_t dim, int64_t heads, double output_std,
+            std::shared_ptr<const Positions> positions);
+  at::Tensor Forward(const at::Tensor& x) const;  // [B, T, D] -> [B, T, D]
+
+ private:
+  at::Tensor SplitHeads(const at::Tensor& x) const;
+  at::Tensor JoinHeads(const at::Tensor& x) const;
+
+  int64_t heads_;
+  std::shared_ptr<const Positions> positions_;
+  at::Tensor wq_, wk_, wv_, wo_;  // [D, D]
+};
+
+// SwiGLU: w2(SiLU(w1 x) * w3 x).
+// Source: Shazeer, "GLU Variants Improve Transformer".
+class FeedForward : public torch::nn::Module {
+ public:
+  FeedForward(int64_t dim, int64_t hidden, double output_std);
+  at::Tensor Forward(const at::Tensor& x) const;  // [B, T, D] -> [B, T, D]
+
+ private:
+  at::Tensor w1_, w3_;  // [F, D]
+  at::Tensor w2_;       // [D, F]
+};
+
+// x = x + Attention(RmsNorm(x)); x = x + FeedForward(RmsNorm(x)).
+class Block : public torch::nn::Module {
+ public:
+  Block(std::shared_ptr<Attention> attention,
+        std::shared_ptr<FeedForward> feed_forward, int64_t dim);
+  at::Tensor Forward(const at::Tensor& x) const;  // [B, T, D] -> [B, T, D]
+
+ private:
+  std::shared_ptr<RmsNorm> attention_norm_;
+  std::shared_ptr<Attention> attention_;
+  std::shared_ptr<RmsNorm> feed_forward_norm_;
+  std::shared_ptr<FeedForward> feed_forward_;
+};
+
+// Standard deviation of every weight at the start, unless said otherwise.
+inline constexpr double kInitialStd = 0.02;
+
+// A new weight [rows, columns] of normal(0, std) numbers.
+at::Tensor NormalWeight(int64_t rows, int64_t columns,
+                        double std = kInitialStd);
+
+}  // namespace trainsys
