@@ -1,0 +1,21 @@
+// Tells code that runs twice, in forward and again in a recomputed segment,
+// which of the two it is in.
+#pragma once
+
+namespace trainsys {
+
+// True while a segment runs again for backward, on the thread that runs it.
+// Code with effects beyond its result (counters, running statistics) asks it.
+// Threads: any thread; the answer is that thread's own.
+bool IsRecomputing();
+
+// Marks its lifetime as recomputation. Nests.
+class RecomputingScope {
+ public:
+  RecomputingScope();
+  ~RecomputingScope();
+  RecomputingScope(const RecomputingScope&) = delete;
+  RecomputingScope& operator=(const RecomputingScope&) = delete;
+};
+
+}  // namespace trainsys
