@@ -1,0 +1,75 @@
+#include "trainsys/recompute/checkpoint.h"
+
+#include <c10/core/GradMode.h>
+#include <c10/util/Exception.h>
+#include <torch/csrc/autograd/saved_variable_hooks.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <memory>
+#include <utility>
+
+#include "trainsys/autograd/saved_tensor_hooks.h"
+#include "trainsys/recompute/segment.h"
+
+namespace trainsys {
+namespace {
+
+// Stands for one saved tensor of a segment: drops it in forward and fetches it
+// from the second run in backward.
+class DroppingHooks final : public torch::autograd::SavedVariableHooks {
+ public:
+  explicit DroppingHooks(std::shared_ptr<Segment> segment)
+      : segment_(std::move(segment)) {}
+
+  ~DroppingHooks() override {
+    if (is_packed_) segment_->Release(index_);
+  }
+
+  void call_pack_hook(const at::Tensor& t) override {
+    version_ = torch::autograd::impl::version_counter(t);
+    saved_version_ = version_.current_version();
+    index_ = segment_->Drop(t);
+    is_packed_ = true;
+  }
+
+  // libtorch leaves the version check to the hooks. The second run would read
+  // a changed parameter without a word.
+  at::Tensor call_unpack_hook() override {
+    TORCH_CHECK(version_.current_version() == saved_version_,
+                "one of the variables needed for gradient computation has been "
+                "modified by an inplace operation: a tensor saved in a "
+                "checkpointed segment is at version ",
+                version_.current_version(), "; expected version ",
+                saved_version_, " instead");
+    return segment_->Get(index_);
+  }
+
+ private:
+  const std::shared_ptr<Segment> segment_;
+  c10::VariableVersion version_;  // of the dropped tensor, which may be gone
+  uint32_t saved_version_ = 0;
+  size_t index_ = 0;
+  bool is_packed_ = false;
+};
+
+}  // namespace
+
+std::vector<at::Tensor> Checkpoint(CheckpointFunction fn,
+                                   const std::vector<at::Tensor>& inputs) {
+  if (!c10::GradMode::is_enabled()) return fn(inputs);
+  const auto segment = std::make_shared<Segment>(std::move(fn), inputs);
+  const SavedTensorHookScope scope(
+      [segment] { return std::make_unique<DroppingHooks>(segment); });
+  return segment->RunForward(inputs);
+}
+
+at::Tensor Checkpoint(std::function<at::Tensor(const at::Tensor&)> fn,
+                      const at::Tensor& input) {
+  CheckpointFunction wrapped =
+      [fn = std::move(fn)](const std::vector<at::Tensor>& inputs) {
+        return std::vector<at::Tensor>{fn(inputs[0])};
+      };
+  return Checkpoint(std::move(wrapped), std::vector<at::Tensor>{input})[0];
+}
+
+}  // namespace trainsys
