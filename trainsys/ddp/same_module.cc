@@ -1,0 +1,117 @@
+#include "trainsys/ddp/same_module.h"
+
+#include <c10/core/GradMode.h>
+#include <torch/nn/module.h>
+
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "collectives/errors.h"
+#include "trainsys/tensor/tensor_memory.h"
+
+namespace trainsys {
+namespace {
+
+using collectives::AsBuffer;
+using collectives::Communicator;
+
+std::string Line(const char* kind, const std::string& name,
+                 const at::Tensor& tensor) {
+  std::ostringstream line;
+  line << kind << " '" << name << "' " << tensor.sizes() << " "
+       << c10::toString(tensor.scalar_type())
+       << (tensor.requires_grad() ? "" : " frozen");
+  return line.str();
+}
+
+std::vector<std::string> Structure(const torch::nn::Module& module) {
+  std::vector<std::string> lines;
+  for (const auto& item : module.named_parameters()) {
+    lines.push_back(Line("parameter", item.key(), item.value()));
+  }
+  for (const auto& item : module.named_buffers()) {
+    lines.push_back(Line("buffer", item.key(), item.value()));
+  }
+  return lines;
+}
+
+std::string Join(const std::vector<std::string>& lines) {
+  std::string text;
+  for (const std::string& line : lines) text += line + "\n";
+  return text;
+}
+
+std::vector<std::string> Split(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) lines.push_back(line);
+  return lines;
+}
+
+std::string OfRank0(std::string text, Communicator& comm) {
+  std::vector<int64_t> size{static_cast<int64_t>(text.size())};
+  comm.Broadcast(AsBuffer(std::span(size)), 0, "module size");
+  text.resize(static_cast<size_t>(size[0]));
+  comm.Broadcast({text.data(), collectives::DType::kU8, size[0]}, 0,
+                 "module structure");
+  return text;
+}
+
+// The first line that differs, both sides; empty if none.
+std::string FirstDifference(const std::vector<std::string>& theirs,
+                            const std::vector<std::string>& mine, int rank) {
+  for (size_t i = 0; i < std::max(theirs.size(), mine.size()); ++i) {
+    const std::string a = i < theirs.size() ? theirs[i] : "nothing";
+    const std::string b = i < mine.size() ? mine[i] : "nothing";
+    if (a == b) continue;
+    return "rank 0 has " + a + ", rank " + std::to_string(rank) + " has " + b;
+  }
+  return "";
+}
+
+std::vector<int> RanksThatDiffer(bool differs, Communicator& comm) {
+  std::vector<uint8_t> mine{static_cast<uint8_t>(differs)};
+  std::vector<uint8_t> all(static_cast<size_t>(comm.ranks()));
+  comm.AllGather(AsBuffer(std::span(mine)), AsBuffer(std::span(all)),
+                 std::vector<int64_t>(all.size(), 1), "module differs");
+  std::vector<int> ranks;
+  for (size_t r = 0; r < all.size(); ++r) {
+    if (all[r]) ranks.push_back(static_cast<int>(r));
+  }
+  return ranks;
+}
+
+}  // namespace
+
+void CheckSameStructure(const torch::nn::Module& module, Communicator& comm) {
+  const std::vector<std::string> mine = Structure(module);
+  const std::string difference =
+      FirstDifference(Split(OfRank0(Join(mine), comm)), mine, comm.rank());
+  const std::vector<int> ranks = RanksThatDiffer(!difference.empty(), comm);
+  if (ranks.empty()) return;
+  std::string text = "the ranks' modules differ, expected the same on all: ";
+  if (difference.empty()) {
+    text += "rank";
+    for (int r : ranks) text += " " + std::to_string(r);
+    text += " against rank 0";
+  }
+  throw collectives::InvalidArgument(text + difference);
+}
+
+void BroadcastFromRank0(torch::nn::Module& module, Communicator& comm) {
+  const c10::AutoGradMode no_grad(false);
+  const auto broadcast = [&comm](const std::string& name, at::Tensor& tensor) {
+    const at::Tensor values = tensor.detach().contiguous();
+    comm.Broadcast(BufferOf(values), 0, name);
+    if (values.data_ptr() != tensor.data_ptr()) tensor.copy_(values);
+  };
+  for (auto& item : module.named_parameters()) {
+    broadcast(item.key(), item.value());
+  }
+  for (auto& item : module.named_buffers()) {
+    broadcast(item.key(), item.value());
+  }
+}
+
+}  // namespace trainsys

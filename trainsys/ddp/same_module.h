@@ -1,0 +1,24 @@
+// Every rank starts from the same module: the same structure, rank 0's values.
+#pragma once
+
+#include "collectives/communicator.h"
+
+namespace torch::nn {
+class Module;
+}
+
+namespace trainsys {
+
+// Collectives: every rank calls them with its own copy of the module.
+
+// Compares names, shapes, dtypes and requires_grad of parameters and buffers.
+// Errors: InvalidArgument on every rank if any rank differs from rank 0; the
+// ranks that do show the first difference, both sides.
+void CheckSameStructure(const torch::nn::Module& module,
+                        collectives::Communicator& comm);
+
+// Copies rank 0's parameters and buffers to all ranks.
+void BroadcastFromRank0(torch::nn::Module& module,
+                        collectives::Communicator& comm);
+
+}  // namespace trainsys
