@@ -1,0 +1,67 @@
+#include "trainsys/zero/flat_adamw.h"
+
+#include <ATen/ops/zeros.h>
+
+#include <span>
+#include <utility>
+
+#include "collectives/errors.h"
+
+namespace trainsys {
+
+FlatAdamW::FlatAdamW(std::vector<at::Tensor> parameters,
+                     const AdamWOptions& options)
+    : FlatAdamW(std::move(parameters), options, 1, 0) {}
+
+FlatAdamW::FlatAdamW(std::vector<at::Tensor> parameters,
+                     const AdamWOptions& options, int num_shards, int owned)
+    : parameters_(std::move(parameters)),
+      options_(options),
+      shards_(PlanShards(parameters_.elems(), parameters_.elem_bytes(),
+                         num_shards)),
+      owned_(owned),
+      pieces_(parameters_.PiecesOf(shard())),
+      m_(at::zeros({shard().elems}, parameters_.flat().options())),
+      v_(at::zeros({shard().elems}, parameters_.flat().options())) {
+  Validate(options);
+}
+
+void FlatAdamW::ZeroGrad() {
+  for (const at::Tensor& p : parameters_.parameters()) {
+    if (p.grad().defined()) p.grad().zero_();
+  }
+}
+
+void FlatAdamW::Step() {
+  ++num_steps_;
+  for (const FlatParameters::Piece& piece : pieces_) {
+    const at::Tensor& grad = parameters_.parameters()[piece.parameter].grad();
+    if (!grad.defined()) continue;
+    if (grad.scalar_type() != m_.scalar_type()) {
+      throw collectives::InvalidArgument(
+          "a gradient of another dtype than its parameter, expected the same");
+    }
+    if (m_.scalar_type() == at::kFloat) {
+      Update<float>(piece, grad.contiguous());
+    } else {
+      Update<double>(piece, grad.contiguous());
+    }
+  }
+}
+
+template <typename T>
+void FlatAdamW::Update(const FlatParameters::Piece& piece,
+                       const at::Tensor& grad) {
+  const auto elems = static_cast<size_t>(piece.elems);
+  T* param = parameters_.flat().data_ptr<T>() + shard().begin;
+  AdamWStep<T>(options_, num_steps_, {param + piece.in_shard, elems},
+               {grad.data_ptr<T>() + piece.begin, elems},
+               {m_.data_ptr<T>() + piece.in_shard, elems},
+               {v_.data_ptr<T>() + piece.in_shard, elems});
+}
+
+int64_t FlatAdamW::StateBytes() const {
+  return static_cast<int64_t>(m_.storage().nbytes() + v_.storage().nbytes());
+}
+
+}  // namespace trainsys
