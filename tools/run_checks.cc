@@ -1,0 +1,67 @@
+// Four checks of data parallelism, sharding and recomputation, one line each.
+#include <fmt/core.h>
+
+#include <exception>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "tools/parse.h"
+#include "trainsys/checks/checks.h"
+#include "trainsys/platform/blas.h"
+
+namespace trainsys {
+namespace {
+
+constexpr char kDescription[] =
+    "Checks on small models that BucketedDDP, ZeRO1 and recomputation, each\n"
+    "and together, train as one rank does. Exit code 1 if a check fails.\n\n"
+    "Example: run_checks --break no-average   (check 1 must then FAIL)";
+
+using Check = std::function<CheckResult(Fault)>;
+
+CheckResult RunGuarded(const Check& check, const std::string& name,
+                       Fault fault) {
+  try {
+    return check(fault);
+  } catch (const std::exception& error) {
+    return {name, false, error.what()};
+  }
+}
+
+int RunChecks(Fault fault) {
+  const std::vector<std::pair<std::string, Check>> checks{
+      {"BucketedDDP", CheckBucketedDDP},
+      {"ZeRO1", CheckZeRO1},
+      {"recomputation", CheckRecomputation},
+      {"all three together", CheckAllThree},
+  };
+  size_t num_passed = 0;
+  for (size_t i = 0; i < checks.size(); ++i) {
+    const CheckResult result =
+        RunGuarded(checks[i].second, checks[i].first, fault);
+    fmt::print("{} {} {}: {}\n", result.has_passed ? "PASS" : "FAIL", i + 1,
+               result.name, result.figures);
+    std::fflush(stdout);
+    num_passed += result.has_passed ? 1 : 0;
+  }
+  fmt::print("{} / {} checks passed\n", num_passed, checks.size());
+  return num_passed == checks.size() ? 0 : kExitFailed;
+}
+
+}  // namespace
+}  // namespace trainsys
+
+int main(int argc, char** argv) {
+  trainsys::ReexecWithFastBlas(argv);
+  CLI::App app(trainsys::kDescription, "run_checks");
+  std::string fault_name;
+  app.add_option("--break", fault_name, "break one thing on purpose")
+      ->check(CLI::IsMember(trainsys::FaultNames()));
+  if (const auto code = trainsys::Parse(app, argc, argv)) return *code;
+  return trainsys::Main(app, [&] {
+    trainsys::UseOneBlasThread();
+    return trainsys::RunChecks(
+        trainsys::FaultNamed(fault_name).value_or(trainsys::Fault::kNone));
+  });
+}

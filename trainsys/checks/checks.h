@@ -1,0 +1,40 @@
+// Four checks that the parts do what they are for, each on a small model and
+// against two references: reference A, one rank that runs the local batches
+// one after another (equal bits), and plain libtorch on the whole batch.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace trainsys {
+
+// Breaks one thing on purpose, to show that the checks would notice.
+enum class Fault {
+  kNone,
+  kNoAverage,         // gradients are summed
+  kMissingAllGather,  // ZeRO's parameters are not gathered
+  kLaunchAtEnd,       // all-reduces are posted when they are waited for
+  kParamsSaved,       // recomputed segments keep their parameters
+  kWaitInHook,        // each all-reduce is waited for inside backward
+};
+
+// "no-average" and so on; nothing for an unknown name.
+std::optional<Fault> FaultNamed(std::string_view name);
+std::vector<std::string> FaultNames();
+
+struct CheckResult {
+  std::string name;
+  bool has_passed = false;
+  std::string figures;  // one line
+};
+
+// Starts its own ranks. Blocks for some seconds. A check that throws has
+// failed, with the exception's text as its figures.
+CheckResult CheckBucketedDDP(Fault fault);
+CheckResult CheckZeRO1(Fault fault);
+CheckResult CheckRecomputation(Fault fault);
+CheckResult CheckAllThree(Fault fault);
+
+}  // namespace trainsys

@@ -1,0 +1,126 @@
+#include "trainsys/checks/small_models.h"
+
+#include <ATen/ops/cross_entropy_loss.h>
+#include <ATen/ops/randint.h>
+#include <ATen/ops/randn.h>
+#include <torch/nn/modules/activation.h>
+#include <torch/nn/modules/container/sequential.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/nn/modules/normalization.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "trainsys/random/rank_generator.h"
+
+namespace trainsys {
+namespace {
+
+using torch::nn::GELU;
+using torch::nn::LayerNorm;
+using torch::nn::LayerNormOptions;
+using torch::nn::Linear;
+using torch::nn::Sequential;
+
+class Mlp final : public SmallModel {
+ public:
+  Mlp() {
+    layers_ = register_module(
+        "layers", Sequential(Linear(32, 128), GELU(), Linear(128, 128), GELU(),
+                             Linear(128, 128), GELU(), Linear(128, 8)));
+  }
+  at::Tensor Forward(const at::Tensor& x) override {
+    return layers_->forward(x);
+  }
+
+ private:
+  Sequential layers_{nullptr};
+};
+
+// x + block(x) for each of `blocks`.
+class Residual final : public SmallModel {
+ public:
+  Residual(SegmentRunner run_segment, std::vector<Sequential> blocks,
+           Sequential first = nullptr, Sequential last = nullptr)
+      : run_segment_(std::move(run_segment)),
+        first_(std::move(first)),
+        blocks_(std::move(blocks)),
+        last_(std::move(last)) {
+    if (first_) register_module("first", first_);
+    for (size_t i = 0; i < blocks_.size(); ++i) {
+      register_module("block" + std::to_string(i), blocks_[i]);
+    }
+    if (last_) register_module("last", last_);
+  }
+
+  at::Tensor Forward(const at::Tensor& x) override {
+    at::Tensor h = first_ ? first_->forward(x) : x;
+    for (Sequential& block : blocks_) {
+      h = run_segment_(
+          [block](const at::Tensor& t) mutable {
+            return t + block->forward(t);
+          },
+          h);
+    }
+    return last_ ? last_->forward(h) : h;
+  }
+
+ private:
+  SegmentRunner run_segment_;
+  Sequential first_;
+  std::vector<Sequential> blocks_;
+  Sequential last_;
+};
+
+RankGeneratorScope SeededWith(uint64_t seed) {
+  return RankGeneratorScope(MakeRankGenerator(seed, 0, 0));
+}
+
+}  // namespace
+
+std::shared_ptr<SmallModel> MakeMlp(uint64_t seed) {
+  const RankGeneratorScope scope = SeededWith(seed);
+  return std::make_shared<Mlp>();
+}
+
+std::shared_ptr<SmallModel> MakeResidualModel(uint64_t seed,
+                                              SegmentRunner run_segment) {
+  const RankGeneratorScope scope = SeededWith(seed);
+  std::vector<Sequential> blocks;
+  Sequential first(Linear(32, 128));
+  for (int i = 0; i < 3; ++i) {
+    blocks.push_back(Sequential(LayerNorm(LayerNormOptions({128})),
+                                Linear(128, 256), GELU(), Linear(256, 128)));
+  }
+  return std::make_shared<Residual>(std::move(run_segment), std::move(blocks),
+                                    std::move(first),
+                                    Sequential(Linear(128, 8)));
+}
+
+std::shared_ptr<SmallModel> MakeWideBlocks(uint64_t seed,
+                                           SegmentRunner run_segment) {
+  const RankGeneratorScope scope = SeededWith(seed);
+  std::vector<Sequential> blocks;
+  for (int i = 0; i < 4; ++i) {
+    blocks.push_back(Sequential(Linear(256, 1024), GELU(), Linear(1024, 256)));
+  }
+  return std::make_shared<Residual>(std::move(run_segment), std::move(blocks));
+}
+
+Samples Samples::Part(int rank, int ranks) const {
+  const int64_t each = x.size(0) / ranks;
+  return {x.narrow(0, rank * each, each), y.narrow(0, rank * each, each)};
+}
+
+Samples MakeSamples(uint64_t seed) {
+  at::Generator generator = MakeRankGenerator(seed, 0, 0);
+  return {at::randn({64, 32}, generator),
+          at::randint(8, {64}, generator, at::kLong)};
+}
+
+at::Tensor LossOf(SmallModel& model, const Samples& samples) {
+  return at::cross_entropy_loss(model.Forward(samples.x), samples.y);
+}
+
+}  // namespace trainsys

@@ -1,0 +1,52 @@
+// The models and data of the checks.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <torch/nn/module.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+namespace trainsys {
+
+// Letters: B samples, F features, C classes.
+class SmallModel : public torch::nn::Module {
+ public:
+  // Shape: [B, F] -> [B, C]
+  virtual at::Tensor Forward(const at::Tensor& x) = 0;
+};
+
+// Runs one residual block: returns fn(x), by whatever means.
+using SegmentRunner = std::function<at::Tensor(
+    const std::function<at::Tensor(const at::Tensor&)>& fn,
+    const at::Tensor& x)>;
+
+// 32-128-128-128-8 with GELU. Equal seeds give equal parameters.
+std::shared_ptr<SmallModel> MakeMlp(uint64_t seed);
+
+// Linear(32,128), three residual blocks LayerNorm(128)-Linear(128,256)-GELU-
+// Linear(256,128), each through `run_segment`, Linear(128,8).
+std::shared_ptr<SmallModel> MakeResidualModel(uint64_t seed,
+                                              SegmentRunner run_segment);
+
+// Four residual blocks Linear(256,1024)-GELU-Linear(1024,256), each through
+// `run_segment`. Shape: [B, 256] -> [B, 256]
+std::shared_ptr<SmallModel> MakeWideBlocks(uint64_t seed,
+                                           SegmentRunner run_segment);
+
+struct Samples {
+  at::Tensor x;  // [B, F]
+  at::Tensor y;  // [B] int64 in [0, C)
+
+  // Rank `rank`'s part of `ranks` equal ones.
+  Samples Part(int rank, int ranks) const;
+};
+
+// 64 samples of 32 features in 8 classes.
+Samples MakeSamples(uint64_t seed);
+
+// Mean cross-entropy.
+at::Tensor LossOf(SmallModel& model, const Samples& samples);
+
+}  // namespace trainsys
