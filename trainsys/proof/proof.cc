@@ -1,0 +1,63 @@
+#include "trainsys/proof/proof.h"
+
+#include <future>
+
+#include "trainsys/model/transformer_lm.h"
+#include "trainsys/proof/references.h"
+#include "trainsys/tensor/compare.h"
+#include "trainsys/zero/flat_adamw.h"
+
+namespace trainsys {
+namespace {
+
+using Parameters = std::vector<at::Tensor>;
+
+// A plain model, as rank 0 starts with it.
+std::shared_ptr<TransformerLM> PlainModel(JobOptions options,
+                                          const ByteDataset& data) {
+  options.recompute = Recompute::kNone;
+  return MakeModel(options, data.context(), /*rank=*/0);
+}
+
+Parameters ReferenceA(const JobOptions& options, const ByteDataset& data) {
+  const auto model = PlainModel(options, data);
+  FlatAdamW optimizer(model->parameters(), OptimizerOptions(options));
+  TrainInMicroSteps(model->parameters(), optimizer, options.snapshot_steps,
+                    options.ranks, [&](int64_t step, int rank) {
+                      return LocalLoss(options, data, *model, step, rank);
+                    });
+  return Snapshot(model->parameters());
+}
+
+Parameters ReferenceB(const JobOptions& options, const ByteDataset& data) {
+  const auto model = PlainModel(options, data);
+  const auto optimizer =
+      LibtorchAdamW(model->parameters(), OptimizerOptions(options));
+  TrainOnWholeBatch(*optimizer, options.snapshot_steps, [&](int64_t step) {
+    return WholeLoss(options, data, *model, step);
+  });
+  return Snapshot(model->parameters());
+}
+
+}  // namespace
+
+Proof Prove(const JobOptions& options, const ByteDataset& data,
+            const Parameters& snapshot) {
+  JobOptions in_f64 = options;
+  in_f64.precision = Precision::kF64;
+  in_f64.steps = options.snapshot_steps;
+  // Two at a time: each is one thread.
+  auto whole = std::async(std::launch::async, [&] {
+    return std::pair(ReferenceB(options, data), ReferenceB(in_f64, data));
+  });
+  Proof proof;
+  proof.steps = options.snapshot_steps;
+  proof.has_equal_bits = EqualBits(snapshot, ReferenceA(options, data));
+  const Parameters ranks_in_f64 = RunJob(in_f64, data).snapshot;
+  const auto [whole_f32, whole_f64] = whole.get();
+  proof.f32_difference = MaxDifference(snapshot, whole_f32);
+  proof.f64_difference = MaxDifference(ranks_in_f64, whole_f64);
+  return proof;
+}
+
+}  // namespace trainsys

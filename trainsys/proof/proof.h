@@ -1,0 +1,36 @@
+// Proves on a job's first steps that its ranks trained as one rank would.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "trainsys/data/byte_dataset.h"
+#include "trainsys/train/job.h"
+
+namespace trainsys {
+
+inline constexpr double kF64Tolerance = 1e-12;
+
+struct Proof {
+  int64_t steps = 0;
+  // Reference A, one rank running the local batches in turn: equal bits?
+  bool has_equal_bits = false;
+  // Reference B, plain libtorch on the whole batch: the largest difference of
+  // any parameter, in f32 and with everything computed again in f64.
+  double f32_difference = 0;
+  double f64_difference = 0;
+
+  bool HasPassed() const {
+    return has_equal_bits && f64_difference <= kF64Tolerance;
+  }
+};
+
+// `snapshot`: the job's parameters after options.snapshot_steps steps.
+// Blocks: for about as long as snapshot_steps steps of the job take, five
+// times over. Memory: the activations of the whole batch, in f64.
+Proof Prove(const JobOptions& options, const ByteDataset& data,
+            const std::vector<at::Tensor>& snapshot);
+
+}  // namespace trainsys

@@ -1,0 +1,64 @@
+#include <fmt/core.h>
+
+#include <nlohmann/json.hpp>
+
+#include "trainsys/report/job_report.h"
+
+namespace trainsys {
+namespace {
+
+using nlohmann::json;
+
+json AsJson(const RankReport& rank) {
+  return {{"parameter_bytes", rank.bytes.parameter_bytes},
+          {"gradient_bytes", rank.bytes.gradient_bytes},
+          {"optimizer_state_bytes", rank.bytes.state_bytes},
+          {"parameter_hash", fmt::format("{:016x}", rank.bytes.parameter_hash)},
+          {"all_reduces", rank.num_buckets},
+          {"all_reduces_posted_in_backward", rank.num_posted_in_backward},
+          {"sent_bytes_per_step_by_rule", rank.sent_bytes_per_step},
+          {"waited_for_peers_ms_per_step", rank.waited_for_peers_ms},
+          {"waited_for_data_ms_per_step", rank.waited_for_data_ms}};
+}
+
+json AsJson(const Proof& proof) {
+  return {{"steps", proof.steps},
+          {"equal_bits", proof.has_equal_bits},
+          {"f32_difference", proof.f32_difference},
+          {"f64_difference", proof.f64_difference},
+          {"f64_tolerance", kF64Tolerance},
+          {"passed", proof.HasPassed()}};
+}
+
+}  // namespace
+
+std::string AsJson(const JobOptions& options, const JobReport& report) {
+  json out;
+  out["options"] = {
+      {"ranks", options.ranks},
+      {"steps", options.steps},
+      {"batch", options.batch},
+      {"bucket_kb", options.bucket_kb},
+      {"recompute", options.recompute == Recompute::kFull ? "full" : "none"},
+      {"zero", options.zero},
+      {"lr", options.lr},
+      {"seed", options.seed},
+      {"data", report.data}};
+  out["blas"] = report.blas;
+  out["parameters"] = report.parameters;
+  out["tokens_per_step"] = report.tokens_per_step;
+  out["step_ms_median"] = report.step_ms_median;
+  out["step_ms_p95"] = report.step_ms_p95;
+  out["tokens_per_s"] = report.tokens_per_s;
+  out["losses"] = report.losses;
+  out["parameter_hash"] = fmt::format("{:016x}", report.parameter_hash);
+  out["in_sync"] = report.is_in_sync;
+  out["passed"] = HasPassed(report);
+  for (const RankReport& rank : report.ranks) {
+    out["ranks"].push_back(AsJson(rank));
+  }
+  if (report.proof) out["proof"] = AsJson(*report.proof);
+  return out.dump(2) + "\n";
+}
+
+}  // namespace trainsys

@@ -1,0 +1,162 @@
+#include "trainsys/report/job_report.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "collectives/errors.h"
+#include "trainsys/timeline/overlap.h"
+
+namespace trainsys {
+namespace {
+
+using collectives::PhaseRecord;
+using collectives::Record;
+using collectives::Recorder;
+
+std::vector<double> StepMs(const Recorder& recorder) {
+  std::vector<double> times;
+  for (const PhaseRecord& phase : recorder.Phases()) {
+    if (phase.name == "step" && phase.end_ns != 0) {
+      times.push_back(static_cast<double>(phase.end_ns - phase.begin_ns) / 1e6);
+    }
+  }
+  return times;
+}
+
+// The smallest value that at least `share` of them do not exceed.
+double Quantile(std::vector<double> values, double share) {
+  std::sort(values.begin(), values.end());
+  const double rank = std::ceil(share * static_cast<double>(values.size()));
+  return values[static_cast<size_t>(std::max(rank, 1.0)) - 1];
+}
+
+RankReport ReportRank(const RankSummary& bytes, const Recorder& recorder,
+                      int64_t steps) {
+  RankReport report;
+  report.bytes = bytes;
+  const auto per_step = [steps](double all) {
+    return all / static_cast<double>(steps);
+  };
+  for (const PhaseRecord& phase : recorder.Phases()) {
+    if (phase.name != "step" && phase.name != "backward") continue;
+    const auto posted = static_cast<int64_t>(
+        BucketRecords(recorder, phase.begin_ns, phase.end_ns).size());
+    (phase.name == "step" ? report.num_buckets
+                          : report.num_posted_in_backward) += posted;
+  }
+  const int64_t first_ns =
+      recorder.Phases().empty() ? 0 : recorder.Phases()[0].begin_ns;
+  int64_t sent_bytes = 0;
+  for (const Record& record : recorder.Records()) {
+    if (record.posted_ns < first_ns) continue;  // construction
+    sent_bytes += record.sent_bytes;
+    report.waited_for_peers_ms +=
+        per_step(static_cast<double>(record.WaitedForPeersNs()) / 1e6);
+    report.waited_for_data_ms +=
+        per_step(static_cast<double>(record.WaitedForDataNs()) / 1e6);
+  }
+  report.sent_bytes_per_step = sent_bytes / steps;
+  return report;
+}
+
+int64_t UnshardedStateBytes(const RankReport& rank) {
+  return 2 * rank.bytes.parameter_bytes;  // two moments
+}
+
+double Percent(int64_t part, int64_t whole) {
+  return 100.0 * static_cast<double>(part) / static_cast<double>(whole);
+}
+
+std::string RankLine(size_t rank, const RankReport& report) {
+  const RankSummary& bytes = report.bytes;
+  return fmt::format(
+      "{:>4} {:>12} {:>12} {:>12} {:>7.1f} % {:>8} of {:<5} {:>12}   {:>6.1f} "
+      "+ {:<6.1f}\n",
+      rank, bytes.parameter_bytes, bytes.gradient_bytes, bytes.state_bytes,
+      Percent(bytes.state_bytes, UnshardedStateBytes(report)),
+      report.num_posted_in_backward, report.num_buckets,
+      report.sent_bytes_per_step, report.waited_for_peers_ms,
+      report.waited_for_data_ms);
+}
+
+std::string RankTable(const std::vector<RankReport>& ranks) {
+  constexpr size_t kMostLines = 16;
+  std::string text =
+      fmt::format("{:>4} {:>12} {:>12} {:>12} {:>9} {:>17} {:>12}   {}\n",
+                  "rank", "parameters", "gradients", "optimizer", "of whole",
+                  "all-reduces in", "sent a step", "wait a step, ms");
+  text += fmt::format("{:>4} {:>12} {:>12} {:>12} {:>9} {:>17} {:>12}   {}\n",
+                      "", "bytes", "bytes", "bytes", "", "backward", "bytes*",
+                      "peers + data");
+  const size_t shown = std::min(ranks.size(), kMostLines);
+  for (size_t r = 0; r < shown; ++r) text += RankLine(r, ranks[r]);
+  if (shown < ranks.size()) {
+    text += fmt::format(" ... and {} more ranks\n", ranks.size() - shown);
+  }
+  return text +
+         "   * by rule: what a network would carry; shared memory sends "
+         "nothing\n";
+}
+
+std::string ProofText(const Proof& proof) {
+  return fmt::format(
+      "{} equal bits: the first {} steps again on one rank, the local batches "
+      "in turn\n"
+      "     plain libtorch on the whole batch: f32 differs by {:.1e}\n"
+      "{} plain libtorch on the whole batch: f64 differs by {:.1e} (allowed "
+      "{:.0e})\n",
+      proof.has_equal_bits ? "PASS" : "FAIL", proof.steps, proof.f32_difference,
+      proof.f64_difference <= kF64Tolerance ? "PASS" : "FAIL",
+      proof.f64_difference, kF64Tolerance);
+}
+
+}  // namespace
+
+JobReport MakeReport(const JobOptions& options, int64_t context,
+                     const JobResult& result) {
+  const std::vector<double> step_ms = StepMs(result.recorders.at(0));
+  if (step_ms.empty()) throw collectives::Error("the job recorded no step");
+  JobReport report;
+  report.losses = result.losses;
+  report.tokens_per_step = options.ranks * options.batch * context;
+  report.step_ms_median = Quantile(step_ms, 0.5);
+  report.step_ms_p95 = Quantile(step_ms, 0.95);
+  double total_ms = 0;
+  for (double ms : step_ms) total_ms += ms;
+  report.tokens_per_s = static_cast<double>(report.tokens_per_step) *
+                        static_cast<double>(step_ms.size()) / total_ms * 1e3;
+  report.parameter_hash = result.ranks[0].parameter_hash;
+  report.is_in_sync = true;
+  for (size_t r = 0; r < result.ranks.size(); ++r) {
+    report.ranks.push_back(
+        ReportRank(result.ranks[r], result.recorders[r], options.steps));
+    report.is_in_sync = report.is_in_sync &&
+                        result.ranks[r].parameter_hash == report.parameter_hash;
+  }
+  report.parameters = result.ranks[0].parameter_bytes /
+                      (options.precision == Precision::kF64 ? 8 : 4);
+  return report;
+}
+
+bool HasPassed(const JobReport& report) {
+  return report.is_in_sync && (!report.proof || report.proof->HasPassed());
+}
+
+std::string AsText(const JobOptions& options, const JobReport& report) {
+  std::string text = fmt::format(
+      "step time {:.1f} ms median, {:.1f} ms p95; {:.0f} tokens/s; loss {:.4f} "
+      "-> {:.4f} in {} steps\n\n",
+      report.step_ms_median, report.step_ms_p95, report.tokens_per_s,
+      report.losses.front(), report.losses.back(), options.steps);
+  text += RankTable(report.ranks);
+  text += fmt::format(
+      "\nparameter hash {:016x}{}\n", report.parameter_hash,
+      report.is_in_sync ? ", the same on all ranks" : " on rank 0 only");
+  if (!report.is_in_sync) text += "FAIL the ranks' parameters differ\n";
+  if (report.proof) text += ProofText(*report.proof);
+  return text;
+}
+
+}  // namespace trainsys

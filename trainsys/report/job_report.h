@@ -1,0 +1,48 @@
+// What a job did, as a table and as JSON. Pure.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "trainsys/proof/proof.h"
+#include "trainsys/train/job.h"
+
+namespace trainsys {
+
+// Figures of one rank over the whole job.
+struct RankReport {
+  RankSummary bytes;
+  int64_t num_posted_in_backward = 0;  // bucket all-reduces
+  int64_t num_buckets = 0;             // bucket all-reduces in all
+  int64_t sent_bytes_per_step = 0;     // by rule, mean over steps
+  double waited_for_peers_ms = 0;      // a step, mean
+  double waited_for_data_ms = 0;
+};
+
+struct JobReport {
+  std::string blas;
+  std::string data;
+  int64_t parameters = 0;
+  int64_t tokens_per_step = 0;
+  double step_ms_median = 0;
+  double step_ms_p95 = 0;
+  double tokens_per_s = 0;
+  std::vector<double> losses;
+  std::vector<RankReport> ranks;
+  uint64_t parameter_hash = 0;  // of all ranks, if they agree
+  bool is_in_sync = false;      // they do
+  std::optional<Proof> proof;
+};
+
+// Errors: Error if the job ran no step.
+JobReport MakeReport(const JobOptions& options, int64_t context,
+                     const JobResult& result);
+
+bool HasPassed(const JobReport& report);
+
+std::string AsText(const JobOptions& options, const JobReport& report);
+std::string AsJson(const JobOptions& options, const JobReport& report);
+
+}  // namespace trainsys

@@ -1,0 +1,148 @@
+#include "trainsys/train/job.h"
+
+#include <cmath>
+#include <utility>
+
+#include "collectives/errors.h"
+#include "collectives/shm/run_ranks.h"
+#include "trainsys/ddp/bucketed_ddp.h"
+#include "trainsys/model/transformer_lm.h"
+#include "trainsys/random/rank_generator.h"
+#include "trainsys/recompute/checkpoint.h"
+#include "trainsys/tensor/compare.h"
+#include "trainsys/tensor/tensor_memory.h"
+#include "trainsys/train/step.h"
+#include "trainsys/zero/flat_adamw.h"
+#include "trainsys/zero/zero1.h"
+
+namespace trainsys {
+namespace {
+
+using collectives::Communicator;
+using collectives::InvalidArgument;
+
+constexpr int64_t kBeforeTheFirstStep = -1;  // for the initial weights
+
+void CheckRange(const std::string& name, int64_t value, int64_t least,
+                int64_t most) {
+  if (value >= least && value <= most) return;
+  throw InvalidArgument(name + " is " + std::to_string(value) + ", expected " +
+                        std::to_string(least) + " to " + std::to_string(most));
+}
+
+std::unique_ptr<Optimizer> MakeOptimizer(const JobOptions& options,
+                                         const BucketedDDP& ddp,
+                                         Communicator& comm) {
+  const AdamWOptions adamw = OptimizerOptions(options);
+  if (options.zero == 0) {
+    return std::make_unique<FlatAdamW>(ddp.parameters(), adamw);
+  }
+  return std::make_unique<ZeRO1>(ddp.parameters(), comm, adamw);
+}
+
+int64_t BytesOf(const std::vector<at::Tensor>& tensors) {
+  int64_t bytes = 0;
+  for (const at::Tensor& t : tensors) {
+    bytes += t.numel() * static_cast<int64_t>(t.element_size());
+  }
+  return bytes;
+}
+
+// Trains one rank. Of `result`, rank 0 writes the shared parts and every rank
+// its own element of `ranks`.
+void TrainRank(const JobOptions& options, const ByteDataset& data,
+               const StepObserver& observer, Communicator& comm,
+               JobResult& result) {
+  const auto model = MakeModel(options, data.context(), comm.rank());
+  BucketedDDP ddp(*model, comm, {.bucket_bytes = options.bucket_kb << 10});
+  const auto optimizer = MakeOptimizer(options, ddp, comm);
+  const bool is_first_rank = comm.rank() == 0;
+  for (int64_t step = 0; step < options.steps; ++step) {
+    const auto loss_of_batch = [&] {
+      return LocalLoss(options, data, *model, step, comm.rank());
+    };
+    const double loss = TrainStep({loss_of_batch, ddp, *optimizer, comm}, step);
+    if (!is_first_rank) continue;
+    result.losses.push_back(loss);
+    if (observer) observer(step, loss);
+    if (step + 1 == options.snapshot_steps) {
+      result.snapshot = Snapshot(ddp.parameters());
+    }
+  }
+  result.ranks[static_cast<size_t>(comm.rank())] = {
+      BytesOf(ddp.parameters()), ddp.GradientBytes(), optimizer->StateBytes(),
+      HashOf(ddp.parameters())};
+}
+
+at::Tensor LossOfRows(const JobOptions& options, const ByteDataset& data,
+                      const TransformerLM& model, int64_t step, int rank,
+                      int64_t first_row, int64_t num_rows) {
+  const RankGeneratorScope random(MakeRankGenerator(options.seed, step, rank));
+  const Batch batch = data.Rows(options.seed, step, first_row, num_rows);
+  return model.Loss(batch.tokens, batch.targets);
+}
+
+}  // namespace
+
+void Validate(const JobOptions& options) {
+  CheckRange("ranks", options.ranks, 1, collectives::kMaxRanks);
+  CheckRange("steps", options.steps, 1, 1'000'000);
+  CheckRange("batch", options.batch, 1, 1024);
+  CheckRange("bucket-kb", options.bucket_kb, 1, int64_t{1} << 20);
+  CheckRange("zero", options.zero, 0, 1);
+  if (!(options.lr > 0) || !std::isfinite(options.lr)) {
+    throw InvalidArgument("lr is " + std::to_string(options.lr) +
+                          ", expected a finite number above 0");
+  }
+}
+
+AdamWOptions OptimizerOptions(const JobOptions& options) {
+  return {.lr = options.lr,
+          .beta1 = 0.9,
+          .beta2 = 0.95,
+          .eps = 1e-8,
+          .weight_decay = 0.1};
+}
+
+std::shared_ptr<TransformerLM> MakeModel(const JobOptions& options,
+                                         int64_t context, int rank) {
+  const RankGeneratorScope random(
+      MakeRankGenerator(options.seed, kBeforeTheFirstStep, rank));
+  TransformerConfig config;
+  config.context = context;
+  BlockRunner run_block;
+  if (options.recompute == Recompute::kFull) {
+    run_block = [](const BlockFunction& fn, const at::Tensor& x) {
+      return Checkpoint(fn, x);
+    };
+  }
+  auto model = std::make_shared<TransformerLM>(config, run_block);
+  if (options.precision == Precision::kF64) model->to(at::kDouble);
+  return model;
+}
+
+at::Tensor LocalLoss(const JobOptions& options, const ByteDataset& data,
+                     const TransformerLM& model, int64_t step, int rank) {
+  return LossOfRows(options, data, model, step, rank, rank * options.batch,
+                    options.batch);
+}
+
+at::Tensor WholeLoss(const JobOptions& options, const ByteDataset& data,
+                     const TransformerLM& model, int64_t step) {
+  return LossOfRows(options, data, model, step, 0, 0,
+                    options.ranks * options.batch);
+}
+
+JobResult RunJob(const JobOptions& options, const ByteDataset& data,
+                 const StepObserver& observer) {
+  Validate(options);
+  JobResult result;
+  result.ranks.resize(static_cast<size_t>(options.ranks));
+  result.recorders =
+      collectives::RunRanks({.ranks = options.ranks}, [&](Communicator& comm) {
+        TrainRank(options, data, observer, comm, result);
+      });
+  return result;
+}
+
+}  // namespace trainsys
