@@ -1,0 +1,72 @@
+#include "collectives/shm/continuations.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace collectives {
+
+bool Continuation::IsSettled() const {
+  return !round || round->stage() == Round::Stage::kDone || HasFailed();
+}
+
+bool Continuation::HasFailed() const {
+  return round && round->stage() == Round::Stage::kFailed;
+}
+
+void Continuations::Add(Continuation continuation) {
+  const auto later =
+      std::find_if(items_.begin(), items_.end(), [&](const Continuation& c) {
+        return c.channel == continuation.channel &&
+               c.sequence > continuation.sequence;
+      });
+  items_.insert(later, std::move(continuation));
+}
+
+std::optional<Continuation> Continuations::TryTake() {
+  std::vector<const void*> held_up;  // channels; one or two
+  for (auto item = items_.begin(); item != items_.end(); ++item) {
+    if (std::find(held_up.begin(), held_up.end(), item->channel) !=
+        held_up.end()) {
+      continue;
+    }
+    if (item->IsSettled()) {
+      std::optional<Continuation> taken(std::move(*item));
+      items_.erase(item);
+      return taken;
+    }
+    held_up.push_back(item->channel);
+  }
+  return std::nullopt;
+}
+
+std::vector<Continuation> Continuations::Take(const void* channel,
+                                              uint64_t sequence) {
+  const auto taken = std::stable_partition(
+      items_.begin(), items_.end(), [&](const Continuation& c) {
+        return c.channel != channel || c.sequence != sequence;
+      });
+  std::vector<Continuation> result(std::make_move_iterator(taken),
+                                   std::make_move_iterator(items_.end()));
+  items_.erase(taken, items_.end());
+  return result;
+}
+
+std::vector<Continuation> Continuations::TakeAll() {
+  std::vector<Continuation> all(std::make_move_iterator(items_.begin()),
+                                std::make_move_iterator(items_.end()));
+  items_.clear();
+  return all;
+}
+
+std::vector<RoundRef> Continuations::Before(const void* channel,
+                                            uint64_t sequence) const {
+  std::vector<RoundRef> before;
+  for (const Continuation& c : items_) {
+    if (c.channel != channel) continue;
+    if (c.sequence == sequence) return before;
+    if (c.round) before.push_back(c.round);
+  }
+  return {};
+}
+
+}  // namespace collectives

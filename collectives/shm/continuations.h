@@ -1,0 +1,47 @@
+// What a rank has asked to run once its collectives are done.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <optional>
+#include <vector>
+
+#include "collectives/shm/round.h"
+
+namespace collectives {
+
+struct Continuation {
+  const void* channel = nullptr;  // identifies it
+  uint64_t sequence = 0;
+  RoundRef round;  // empty: done already
+  std::function<void()> fn;
+
+  bool IsSettled() const;
+  bool HasFailed() const;
+};
+
+// Those of one channel leave in the order of their collectives, so that what
+// they post comes in the same order on every rank; channels do not hold up one
+// another. Nothing is run or destroyed here: a function may own a Work.
+// Threads: one caller at a time.
+class Continuations {
+ public:
+  void Add(Continuation continuation);
+
+  // The next that is settled and has nothing pending before it.
+  std::optional<Continuation> TryTake();
+
+  // Those of one collective, whatever its stage.
+  std::vector<Continuation> Take(const void* channel, uint64_t sequence);
+  std::vector<Continuation> TakeAll();
+
+  // The collectives whose continuations hold up those of this one; none if it
+  // has none.
+  std::vector<RoundRef> Before(const void* channel, uint64_t sequence) const;
+
+ private:
+  std::deque<Continuation> items_;  // of one channel: in order of sequence
+};
+
+}  // namespace collectives
