@@ -1,0 +1,115 @@
+// Guards wait_word.h and abort_flag.h.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "collectives/sync/abort_flag.h"
+#include "collectives/sync/wait_word.h"
+
+namespace collectives {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using Clock = std::chrono::steady_clock;
+
+constexpr seconds kLong{30};  // a lost wake-up costs this much
+
+TEST(WaitWordTest, ReturnsAtOnceWhereTheConditionHolds) {
+  WaitWord word;
+  const auto began = Clock::now();
+  EXPECT_TRUE(word.Await(kLong, [] { return true; }));
+  EXPECT_LT(Clock::now() - began, kLong);
+}
+
+TEST(WaitWordTest, GivesUpAtTheLimitAndSaysSo) {
+  WaitWord word;
+  const auto began = Clock::now();
+  EXPECT_FALSE(word.Await(milliseconds(20), [] { return false; }));
+  EXPECT_GE(Clock::now() - began, milliseconds(20));
+}
+
+// Two threads hand a number to and fro: each hand-over is a chance to lose a
+// wake-up, which would show as a wait of kLong.
+TEST(WaitWordTest, NoWakeUpIsLost) {
+  constexpr int kTurns = 20000;
+  WaitWord word;
+  std::atomic<int> turn{0};
+  int plain = 0;  // guarded by `turn`: a missing order is a race for TSan
+  const auto play = [&](int parity) {
+    for (int t = parity; t < kTurns; t += 2) {
+      const auto is_mine = [&] {
+        return turn.load(std::memory_order_acquire) == t;
+      };
+      while (!is_mine()) {
+        const auto began = Clock::now();
+        word.Await(kLong, is_mine);
+        ASSERT_LT(Clock::now() - began, kLong) << "turn " << t;
+      }
+      ++plain;
+      turn.store(t + 1, std::memory_order_release);
+      word.NotifyAll();
+    }
+  };
+  std::thread other(play, 1);
+  play(0);
+  other.join();
+  EXPECT_EQ(plain, kTurns);
+}
+
+TEST(WaitWordTest, OneNotificationWakesAllWaiters) {
+  WaitWord word;
+  std::atomic<bool> is_open{false};
+  std::atomic<int> waiting{0};
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 8; ++i) {
+    threads.emplace_back([&] {
+      ++waiting;
+      const auto began = Clock::now();
+      while (!word.Await(kLong, [&] { return is_open.load(); })) {
+        ASSERT_LT(Clock::now() - began, kLong);
+      }
+    });
+  }
+  while (waiting < 8) std::this_thread::yield();
+  is_open = true;
+  word.NotifyAll();
+  for (std::thread& t : threads) t.join();
+}
+
+TEST(AbortFlagTest, TheFirstCauseStays) {
+  AbortFlag flag;
+  EXPECT_EQ(flag.cause(), nullptr);
+  EXPECT_TRUE(flag.Raise({2, "first"}));
+  EXPECT_FALSE(flag.Raise({1, "second"}));
+  ASSERT_NE(flag.cause(), nullptr);
+  EXPECT_EQ(flag.cause()->rank, 2);
+  EXPECT_EQ(flag.cause()->what, "first");
+}
+
+TEST(AbortFlagTest, OfThreadsThatRaiseAtOnceExactlyOneIsFirst) {
+  for (int run = 0; run < 200; ++run) {
+    AbortFlag flag;
+    std::atomic<int> first{-1};
+    std::vector<std::thread> threads;
+    for (int r = 0; r < 3; ++r) {
+      threads.emplace_back([&, r] {
+        if (flag.Raise({r, std::string(100, static_cast<char>('a' + r))})) {
+          EXPECT_EQ(first.exchange(r), -1);
+        }
+        const FailureCause* cause = flag.cause();
+        ASSERT_NE(cause, nullptr);
+        EXPECT_EQ(cause->what[99], 'a' + cause->rank);
+      });
+    }
+    for (std::thread& t : threads) t.join();
+    EXPECT_EQ(flag.cause()->rank, first);
+  }
+}
+
+}  // namespace
+}  // namespace collectives
