@@ -5,7 +5,6 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
-#include <map>
 #include <string>
 
 #include "collectives/errors.h"
@@ -13,6 +12,7 @@
 #include "trainsys/data/byte_dataset.h"
 #include "trainsys/data/stories.h"
 #include "trainsys/platform/blas.h"
+#include "trainsys/platform/memory.h"
 #include "trainsys/proof/proof.h"
 #include "trainsys/report/job_report.h"
 #include "trainsys/report/progress.h"
@@ -36,6 +36,7 @@ constexpr uint64_t kStorySeed = 1;
 
 struct Flags {
   JobOptions job;
+  std::string recompute = "full";
   std::string data;
   std::string json;
   bool wants_timeline = false;
@@ -117,6 +118,19 @@ class JsonFile {
   std::ofstream file_;
 };
 
+// Sooner one clear line than the kernel's out-of-memory killer.
+void CheckMemory(const JobOptions& job) {
+  const int64_t needed = ProofMemoryBytes(job);
+  const int64_t available = AvailableMemoryBytes();
+  if (needed <= available) return;
+  throw collectives::InvalidArgument(
+      fmt::format("{} ranks x {} rows need about {:.1f} GB of memory, of which "
+                  "this machine "
+                  "has {:.1f}; use fewer ranks or a smaller --batch",
+                  job.ranks, job.batch, static_cast<double>(needed) / 1e9,
+                  static_cast<double>(available) / 1e9));
+}
+
 void PrintHeader(const Flags& flags, const ByteDataset& data,
                  const std::string& blas) {
   const JobOptions& job = flags.job;
@@ -132,7 +146,10 @@ void PrintHeader(const Flags& flags, const ByteDataset& data,
 }
 
 int Emulate(Flags flags) {
+  flags.job.recompute =
+      flags.recompute == "full" ? Recompute::kFull : Recompute::kNone;
   Validate(flags.job);
+  CheckMemory(flags.job);
   const ByteDataset data = Load(flags);
   JsonFile json(flags.json);
   flags.job.snapshot_steps = std::min(kProofSteps, flags.job.steps);

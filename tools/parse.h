@@ -17,7 +17,9 @@ inline constexpr int kExitUsage = 2;   // it could not run as asked
 
 // Prints one line and returns `code`.
 inline int Complain(const CLI::App& app, const std::string& what, int code) {
-  std::cerr << app.get_name() << ": " << what << "\n";
+  // libtorch's messages go on with a stack trace.
+  std::cerr << app.get_name() << ": " << what.substr(0, what.find('\n'))
+            << "\n";
   return code;
 }
 
@@ -30,6 +32,11 @@ inline std::optional<int> Parse(CLI::App& app, int argc, char** argv) {
   } catch (const CLI::CallForHelp&) {
     std::cout << app.help();
     return 0;
+  } catch (const CLI::ConversionError& error) {
+    return Complain(
+        app,
+        std::string(error.what()) + "; expected a number in range (see --help)",
+        kExitUsage);
   } catch (const CLI::ParseError& error) {
     return Complain(app, std::string(error.what()) + " (see --help)",
                     kExitUsage);

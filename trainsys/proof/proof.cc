@@ -60,4 +60,10 @@ Proof Prove(const JobOptions& options, const ByteDataset& data,
   return proof;
 }
 
+int64_t ProofMemoryBytes(const JobOptions& options) {
+  constexpr int64_t kBytes = 400'000'000;
+  constexpr int64_t kBytesPerRow = 76'000'000;
+  return kBytes + kBytesPerRow * options.ranks * options.batch;
+}
+
 }  // namespace trainsys

@@ -29,8 +29,13 @@ struct Proof {
 
 // `snapshot`: the job's parameters after options.snapshot_steps steps.
 // Blocks: for about as long as snapshot_steps steps of the job take, five
-// times over. Memory: the activations of the whole batch, in f64.
+// times over. Memory: see ProofMemoryBytes.
 Proof Prove(const JobOptions& options, const ByteDataset& data,
             const std::vector<at::Tensor>& snapshot);
+
+// About what the job and its proof need at their peak, which is when one rank
+// holds the f64 activations of the whole batch. Measured with 16, 32 and 64
+// rows of 256 tokens: 76 MB a row on top of 0.4 GB.
+int64_t ProofMemoryBytes(const JobOptions& options);
 
 }  // namespace trainsys

@@ -1,0 +1,68 @@
+#!/usr/bin/env bash
+# emulate: wrong usage is one line and exit code 2; equal seeds give equal
+# parameters, whatever the bucket size and the ZeRO stage; the proof passes.
+set -u
+emulate=$PWD/tools/emulate
+cd "$TEST_TMPDIR" || exit 1
+failures=0
+
+fail() {
+  echo "FAILED: $*"
+  failures=$((failures + 1))
+}
+
+# refuses WORDS FLAGS...: exit code 2, nothing on stdout, one line with WORDS.
+refuses() {
+  local words=$1 code
+  shift
+  "$emulate" "$@" >out 2>err
+  code=$?
+  [ "$code" = 2 ] || fail "exit code $code for $*"
+  [ ! -s out ] || fail "stdout for $*"
+  [ "$(wc -l <err)" = 1 ] || fail "not one line for $*: $(cat err)"
+  grep -qF -- "$words" err || fail "no '$words' for $*: $(cat err)"
+}
+
+: >empty
+echo short >short
+refuses "ranks is 0, expected 1 to" --ranks 0
+refuses "ranks is 10000000, expected 1 to" --ranks 10000000
+refuses "--ranks" --ranks 99999999999999999999
+refuses "--ranks" --ranks four
+refuses "steps is -1" --steps -1
+refuses "batch is 0" --batch 0
+refuses "bucket-kb is 0" --bucket-kb 0
+refuses "--recompute" --recompute half
+refuses "zero is 2" --zero 2
+refuses "lr is nan" --lr nan
+refuses "--nonsense" --nonsense
+refuses "missing" --data missing
+refuses "is empty" --data empty
+refuses "has 6 bytes" --data short
+refuses "directory" --data .
+refuses "cannot write --json" --json no/such/folder/out.json
+refuses "memory" --ranks 200 --batch 1000
+
+"$emulate" --help >out 2>err || fail "--help"
+grep -q Example out || fail "--help shows no example"
+
+# hash_of FLAGS...: trains a little and prints hash and losses.
+hash_of() {
+  "$emulate" --ranks 2 --steps 2 --batch 1 --json result.json "$@" >out 2>err ||
+    fail "exit code $? for $*: $(cat out err)"
+  [ "$(grep -c '^PASS' out)" = 2 ] || fail "not proved with $*: $(cat out)"
+  [ ! -e result.json.unfinished ] || fail "an unfinished file is left"
+  grep -A3 -E '"(losses|parameter_hash)"' result.json | grep -v rank
+}
+
+first=$(hash_of)
+[ -n "$first" ] || fail "no hash"
+[ "$first" = "$(hash_of)" ] || fail "another run, another result"
+[ "$first" = "$(hash_of --bucket-kb 64)" ] || fail "bucket size counts"
+[ "$first" = "$(hash_of --zero 0)" ] || fail "ZeRO stage counts"
+[ "$first" = "$(hash_of --recompute none --timeline)" ] ||
+  fail "recomputation counts"
+grep -q '^  bucket 0 ' out || fail "no timeline"
+[ "$first" != "$(hash_of --seed 2)" ] || fail "the seed does not count"
+
+[ "$failures" = 0 ]
