@@ -43,13 +43,19 @@ std::vector<Record> Recorder::Records() const {
 }
 
 size_t Recorder::BeginPhase(std::string_view name, int64_t step) {
-  if (phases_.size() == capacity_) return capacity_;
+  // Dropped many at a time, so that each costs nothing.
+  if (phases_.size() >= 2 * capacity_) {
+    const size_t dropped = phases_.size() - std::min(phases_.size(), capacity_);
+    phases_.erase(phases_.begin(),
+                  phases_.begin() + static_cast<std::ptrdiff_t>(dropped));
+    lost_phases_ += dropped;
+  }
   phases_.push_back({std::string(name), step, NowNs(), 0});
-  return phases_.size() - 1;
+  return lost_phases_ + phases_.size() - 1;
 }
 
 void Recorder::EndPhase(size_t number) {
-  if (number < phases_.size()) phases_[number].end_ns = NowNs();
+  if (number >= lost_phases_) phases_[number - lost_phases_].end_ns = NowNs();
 }
 
 }  // namespace collectives

@@ -71,11 +71,13 @@ class Recorder {
   // How many records the ring has dropped.
   uint64_t lost() const { return next_ > capacity_ ? next_ - capacity_ : 0; }
 
-  // Returns the phase's number, to be given to EndPhase. Phases are kept up
-  // to the same capacity; those beyond it are not recorded.
+  // Returns the phase's number, to be given to EndPhase. The newest phases
+  // are kept, as many as the capacity at least and twice as many at most.
   size_t BeginPhase(std::string_view name, int64_t step);
   void EndPhase(size_t number);
+  // Oldest first.
   const std::vector<PhaseRecord>& Phases() const { return phases_; }
+  size_t lost_phases() const { return lost_phases_; }
 
  private:
   int rank_;
@@ -83,6 +85,7 @@ class Recorder {
   uint64_t next_ = 0;  // number of the next record
   std::vector<Record> ring_;
   std::vector<PhaseRecord> phases_;
+  size_t lost_phases_ = 0;
 };
 
 // Marks a phase for as long as it lives.

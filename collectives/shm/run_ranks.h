@@ -24,9 +24,9 @@ struct RunRanksOptions {
 // communicator, and joins them.
 // Result: the records of every rank, in rank order.
 // Blocks: until every rank's `fn` has returned. When one throws, every other
-// rank's pending and later calls throw PeerFailed within 100 ms.
-// Errors: InvalidArgument for impossible options; RankFailed with the rank and
-// the exception of the failure that came first.
+// rank's pending and later calls throw PeerFailed, within 100 ms up to 64
+// ranks. Errors: InvalidArgument for impossible options; RankFailed with the
+// rank and the exception of the failure that came first.
 //
 // Example:
 //   RunRanks({.ranks = 4}, [](Communicator& comm) {

@@ -63,10 +63,7 @@ TEST(RecorderTest, PhasesNestAndEndWithTheirScope) {
   const int64_t before_ns = NowNs();
   {
     const PhaseScope step(recorder, "step", 7);
-    {
-      const PhaseScope forward(recorder, "forward", 7);
-      const PhaseScope too_many(recorder, "dropped", 7);
-    }
+    { const PhaseScope forward(recorder, "forward", 7); }
     ASSERT_EQ(recorder.Phases().size(), 2U);
     EXPECT_EQ(recorder.Phases()[0].end_ns, 0);
     EXPECT_NE(recorder.Phases()[1].end_ns, 0);
@@ -80,6 +77,22 @@ TEST(RecorderTest, PhasesNestAndEndWithTheirScope) {
   EXPECT_LE(step.begin_ns, forward.begin_ns);
   EXPECT_LE(forward.begin_ns, forward.end_ns);
   EXPECT_LE(forward.end_ns, step.end_ns);
+}
+
+TEST(RecorderTest, TheNewestPhasesStayAndTheLostAreCounted) {
+  Recorder recorder(0, 3);
+  const PhaseScope outlives_its_record(recorder, "run", -1);
+  for (int64_t step = 0; step < 20; ++step) {
+    const PhaseScope scope(recorder, "step", step);
+  }
+  const std::vector<PhaseRecord>& phases = recorder.Phases();
+  ASSERT_GE(phases.size(), 3U);
+  ASSERT_LE(phases.size(), 6U);
+  EXPECT_EQ(recorder.lost_phases() + phases.size(), 21U);
+  for (size_t i = 0; i < phases.size(); ++i) {
+    EXPECT_EQ(phases[i].step, static_cast<int64_t>(20 - phases.size() + i));
+    EXPECT_NE(phases[i].end_ns, 0);
+  }
 }
 
 TEST(RecordTest, WaitingForPeersAndForDataAreSeparate) {
