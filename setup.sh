@@ -3,7 +3,7 @@
 #
 # Run it as root. A run that finds everything installed does nothing and needs
 # neither root nor network. Nothing is installed before all is downloaded.
-# Exit code: 0 all is there, 2 it cannot be (one line says why).
+# Exit code: 0 all is there, 2 it cannot be (the first line says why).
 set -euo pipefail
 
 packages=(
