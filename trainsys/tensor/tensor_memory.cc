@@ -76,6 +76,10 @@ at::Tensor AliasOf(const at::Tensor& flat, int64_t offset,
   return alias;
 }
 
+void MarkWritten(const at::Tensor& tensor) {
+  tensor.unsafeGetTensorImpl()->bump_version();
+}
+
 uint64_t HashOf(const std::vector<at::Tensor>& tensors) {
   uint64_t hash = kFnvOffset;
   for (const at::Tensor& tensor : tensors) {

@@ -22,6 +22,10 @@ collectives::Buffer BufferOf(const at::Tensor& tensor);
 at::Tensor AliasOf(const at::Tensor& flat, int64_t offset,
                    at::IntArrayRef sizes);
 
+// Tells autograd that `tensor` was written behind its back: a graph that has
+// saved it then refuses to run backward, as after any in-place operation.
+void MarkWritten(const at::Tensor& tensor);
+
 // 64-bit hash of the values' bytes, in order (FNV-1a over 8-byte words).
 // Equal bits give equal hashes; dtype and shape do not count.
 uint64_t HashOf(const std::vector<at::Tensor>& tensors);

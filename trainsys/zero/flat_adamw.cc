@@ -6,8 +6,17 @@
 #include <utility>
 
 #include "collectives/errors.h"
+#include "trainsys/tensor/tensor_memory.h"
 
 namespace trainsys {
+namespace {
+
+AdamWOptions Valid(const AdamWOptions& options) {
+  Validate(options);
+  return options;
+}
+
+}  // namespace
 
 FlatAdamW::FlatAdamW(std::vector<at::Tensor> parameters,
                      const AdamWOptions& options)
@@ -15,16 +24,15 @@ FlatAdamW::FlatAdamW(std::vector<at::Tensor> parameters,
 
 FlatAdamW::FlatAdamW(std::vector<at::Tensor> parameters,
                      const AdamWOptions& options, int num_shards, int owned)
-    : parameters_(std::move(parameters)),
-      options_(options),
+    : options_(Valid(options)),
+      parameters_(std::move(parameters)),
       shards_(PlanShards(parameters_.elems(), parameters_.elem_bytes(),
                          num_shards)),
       owned_(owned),
       pieces_(parameters_.PiecesOf(shard())),
+      num_steps_(pieces_.size()),
       m_(at::zeros({shard().elems}, parameters_.flat().options())),
-      v_(at::zeros({shard().elems}, parameters_.flat().options())) {
-  Validate(options);
-}
+      v_(at::zeros({shard().elems}, parameters_.flat().options())) {}
 
 void FlatAdamW::ZeroGrad() {
   for (const at::Tensor& p : parameters_.parameters()) {
@@ -33,28 +41,35 @@ void FlatAdamW::ZeroGrad() {
 }
 
 void FlatAdamW::Step() {
-  ++num_steps_;
+  CheckGradients();
+  for (size_t i = 0; i < pieces_.size(); ++i) {
+    const at::Tensor& p = parameters_.parameters()[pieces_[i].parameter];
+    if (!p.grad().defined()) continue;
+    if (m_.scalar_type() == at::kFloat) {
+      Update<float>(i, p.grad().contiguous());
+    } else {
+      Update<double>(i, p.grad().contiguous());
+    }
+    MarkWritten(p);
+  }
+}
+
+void FlatAdamW::CheckGradients() const {
   for (const FlatParameters::Piece& piece : pieces_) {
     const at::Tensor& grad = parameters_.parameters()[piece.parameter].grad();
-    if (!grad.defined()) continue;
-    if (grad.scalar_type() != m_.scalar_type()) {
+    if (grad.defined() && grad.scalar_type() != m_.scalar_type()) {
       throw collectives::InvalidArgument(
           "a gradient of another dtype than its parameter, expected the same");
-    }
-    if (m_.scalar_type() == at::kFloat) {
-      Update<float>(piece, grad.contiguous());
-    } else {
-      Update<double>(piece, grad.contiguous());
     }
   }
 }
 
 template <typename T>
-void FlatAdamW::Update(const FlatParameters::Piece& piece,
-                       const at::Tensor& grad) {
+void FlatAdamW::Update(size_t i, const at::Tensor& grad) {
+  const FlatParameters::Piece& piece = pieces_[i];
   const auto elems = static_cast<size_t>(piece.elems);
   T* param = parameters_.flat().data_ptr<T>() + shard().begin;
-  AdamWStep<T>(options_, num_steps_, {param + piece.in_shard, elems},
+  AdamWStep<T>(options_, ++num_steps_[i], {param + piece.in_shard, elems},
                {grad.data_ptr<T>() + piece.begin, elems},
                {m_.data_ptr<T>() + piece.in_shard, elems},
                {v_.data_ptr<T>() + piece.in_shard, elems});

@@ -21,12 +21,12 @@ namespace trainsys {
 class FlatAdamW final : public Optimizer {
  public:
   FlatAdamW(std::vector<at::Tensor> parameters, const AdamWOptions& options);
-  // Of `shards`, owns number `owned`.
+  // Of `num_shards` shards, owns number `owned`.
   FlatAdamW(std::vector<at::Tensor> parameters, const AdamWOptions& options,
             int num_shards, int owned);
 
   void ZeroGrad() override;
-  // Parameters without a gradient stay as they are.
+  // Parameters without a gradient stay as they are, and their step count too.
   void Step() override;
   int64_t StateBytes() const override;
 
@@ -35,16 +35,17 @@ class FlatAdamW final : public Optimizer {
   const Shard& shard() const { return shards_[static_cast<size_t>(owned_)]; }
 
  private:
+  void CheckGradients() const;
   template <typename T>
-  void Update(const FlatParameters::Piece& piece, const at::Tensor& grad);
+  void Update(size_t piece, const at::Tensor& grad);
 
-  FlatParameters parameters_;
   AdamWOptions options_;
+  FlatParameters parameters_;
   std::vector<Shard> shards_;
   int owned_;
   std::vector<FlatParameters::Piece> pieces_;
-  int64_t num_steps_ = 0;
-  at::Tensor m_;  // [shard], moments as in adamw.h
+  std::vector<int64_t> num_steps_;  // of each piece's parameter
+  at::Tensor m_;                    // [shard], moments as in adamw.h
   at::Tensor v_;
 };
 

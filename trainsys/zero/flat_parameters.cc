@@ -4,6 +4,7 @@
 #include <c10/core/GradMode.h>
 
 #include <algorithm>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -20,7 +21,13 @@ void Check(const std::vector<at::Tensor>& parameters) {
     throw InvalidArgument("no parameters to optimize, expected one at least");
   }
   const at::Tensor& first = parameters[0];
+  std::set<const at::TensorImpl*> seen;
   for (const at::Tensor& p : parameters) {
+    if (!seen.insert(p.unsafeGetTensorImpl()).second) {
+      throw InvalidArgument(
+          "a parameter is listed twice, expected tied ones once: take "
+          "BucketedDDP's parameters()");
+    }
     if (p.scalar_type() != first.scalar_type() ||
         p.device() != first.device()) {
       throw InvalidArgument(

@@ -13,8 +13,8 @@ namespace trainsys {
 
 // Moves the parameters into one contiguous buffer, each starting on 64 bytes,
 // and makes them refer to it; values, hooks and gradients stay.
-// Errors: InvalidArgument if there are none, or of more than one dtype or
-// device, or other than f32 and f64.
+// Errors: InvalidArgument if there are none, one is listed twice, or they are
+// of more than one dtype or device, or other than f32 and f64.
 class FlatParameters {
  public:
   explicit FlatParameters(std::vector<at::Tensor> parameters);

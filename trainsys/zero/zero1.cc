@@ -23,6 +23,7 @@ void ZeRO1::GatherParameters() {
                 own.begin * local_.parameters().elem_bytes();
   comm_->AllGather({begin, all.dtype, own.elems}, all, Counts(shards()),
                    "zero1 params");
+  for (const at::Tensor& p : local_.parameters().parameters()) MarkWritten(p);
 }
 
 }  // namespace trainsys
