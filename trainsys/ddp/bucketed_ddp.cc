@@ -3,6 +3,7 @@
 #include <ATen/ops/zeros.h>
 #include <torch/nn/module.h>
 
+#include <set>
 #include <utility>
 
 #include "collectives/errors.h"
@@ -18,8 +19,12 @@ using collectives::ReduceOp;
 
 BucketedDDP::BucketedDDP(torch::nn::Module& module, Communicator& comm,
                          const BucketedDDPOptions& options) {
+  comm_ = comm.Duplicate("ddp");
+  CheckSameStructure(module, *comm_);
+  std::set<const at::TensorImpl*> seen;  // a tied parameter has several names
   for (const auto& item : module.named_parameters()) {
     if (!item.value().requires_grad()) continue;
+    if (!seen.insert(item.value().unsafeGetTensorImpl()).second) continue;
     names_.push_back(item.key());
     parameters_.push_back(item.value());
   }
@@ -29,8 +34,6 @@ BucketedDDP::BucketedDDP(torch::nn::Module& module, Communicator& comm,
         "at least");
   }
   MakeBuckets(options.bucket_bytes);
-  comm_ = comm.Duplicate("ddp");
-  CheckSameStructure(module, *comm_);
   BroadcastFromRank0(module, *comm_);
   ZeroGrad();
   AddHooks();
@@ -100,7 +103,12 @@ void BucketedDDP::PostFullBuckets() {
 
 void BucketedDDP::FinishGradientSync() {
   if (works_.size() < buckets_.size()) ThrowMissing();
-  for (collectives::Work& work : works_) work.Wait();
+  std::vector<collectives::Work> works = std::exchange(works_, {});
+  ForgetBackward();
+  for (collectives::Work& work : works) work.Wait();
+}
+
+void BucketedDDP::ForgetBackward() {
   works_.clear();
   for (size_t b = 0; b < buckets_.size(); ++b) {
     num_missing_[b] = buckets_[b].parameters.size();
@@ -119,6 +127,7 @@ void BucketedDDP::ThrowMissing() const {
 }
 
 void BucketedDDP::ZeroGrad() {
+  ForgetBackward();
   for (at::Tensor& flat : flat_) flat.zero_();
   for (size_t p = 0; p < parameters_.size(); ++p) {
     parameters_[p].mutable_grad() = gradients_[p];

@@ -52,7 +52,7 @@ class BucketedDDP {
   BucketedDDP& operator=(const BucketedDDP&) = delete;
   ~BucketedDDP();
 
-  // Those that require a gradient, in registration order.
+  // Those that require a gradient, in registration order, tied ones once.
   const std::vector<at::Tensor>& parameters() const { return parameters_; }
   const std::vector<Bucket>& buckets() const { return buckets_; }
 
@@ -60,11 +60,11 @@ class BucketedDDP {
   // Errors: Error naming the parameters that got no gradient.
   void FinishGradientSync();
 
-  // Sets the gradients to zero, in their buckets.
+  // Sets the gradients to zero, in their buckets. Forgets a backward that
+  // failed; blocks until its buckets that are in flight have ended.
   void ZeroGrad();
 
-  // When each parameter's gradient was ready in the last backward, NowNs();
-  // 0 if it never was.
+  // When each parameter's gradient was last ready, NowNs(); 0 if it never was.
   const std::vector<int64_t>& ready_ns() const { return ready_ns_; }
   // Bytes of the buckets' storages: all gradients, padding included.
   int64_t GradientBytes() const;
@@ -75,6 +75,7 @@ class BucketedDDP {
   void OnGradientReady(size_t parameter);
   void KeepInBucket(size_t parameter);
   void PostFullBuckets();
+  void ForgetBackward();
   [[noreturn]] void ThrowMissing() const;
 
   std::unique_ptr<collectives::Communicator> comm_;

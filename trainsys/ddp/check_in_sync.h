@@ -24,7 +24,8 @@ struct OutOfSync {
 std::vector<OutOfSync> CheckInSync(const std::vector<at::Tensor>& tensors,
                                    collectives::Communicator& comm);
 
-// "3 of 8 tensors differ: tensor 0 on ranks 1 2; ...". Empty when in sync.
+// "1 of 8 tensors differ from rank 0: [tensor 0 on rank 1 2]". Empty when in
+// sync.
 std::string Describe(const std::vector<OutOfSync>& differences,
                      size_t num_tensors);
 

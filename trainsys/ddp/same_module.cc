@@ -3,6 +3,8 @@
 #include <c10/core/GradMode.h>
 #include <torch/nn/module.h>
 
+#include <algorithm>
+#include <optional>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -49,11 +51,12 @@ std::vector<std::string> Split(const std::string& text) {
   return lines;
 }
 
-std::string OfRank0(std::string text, Communicator& comm) {
+// Rank `root`'s text, on every rank.
+std::string OfRank(int root, std::string text, Communicator& comm) {
   std::vector<int64_t> size{static_cast<int64_t>(text.size())};
-  comm.Broadcast(AsBuffer(std::span(size)), 0, "module size");
+  comm.Broadcast(AsBuffer(std::span(size)), root, "module size");
   text.resize(static_cast<size_t>(size[0]));
-  comm.Broadcast({text.data(), collectives::DType::kU8, size[0]}, 0,
+  comm.Broadcast({text.data(), collectives::DType::kU8, size[0]}, root,
                  "module structure");
   return text;
 }
@@ -70,16 +73,14 @@ std::string FirstDifference(const std::vector<std::string>& theirs,
   return "";
 }
 
-std::vector<int> RanksThatDiffer(bool differs, Communicator& comm) {
+std::optional<int> FirstRankThatDiffers(bool differs, Communicator& comm) {
   std::vector<uint8_t> mine{static_cast<uint8_t>(differs)};
   std::vector<uint8_t> all(static_cast<size_t>(comm.ranks()));
   comm.AllGather(AsBuffer(std::span(mine)), AsBuffer(std::span(all)),
                  std::vector<int64_t>(all.size(), 1), "module differs");
-  std::vector<int> ranks;
-  for (size_t r = 0; r < all.size(); ++r) {
-    if (all[r]) ranks.push_back(static_cast<int>(r));
-  }
-  return ranks;
+  const auto first = std::find(all.begin(), all.end(), 1);
+  if (first == all.end()) return std::nullopt;
+  return static_cast<int>(first - all.begin());
 }
 
 }  // namespace
@@ -87,16 +88,13 @@ std::vector<int> RanksThatDiffer(bool differs, Communicator& comm) {
 void CheckSameStructure(const torch::nn::Module& module, Communicator& comm) {
   const std::vector<std::string> mine = Structure(module);
   const std::string difference =
-      FirstDifference(Split(OfRank0(Join(mine), comm)), mine, comm.rank());
-  const std::vector<int> ranks = RanksThatDiffer(!difference.empty(), comm);
-  if (ranks.empty()) return;
-  std::string text = "the ranks' modules differ, expected the same on all: ";
-  if (difference.empty()) {
-    text += "rank";
-    for (int r : ranks) text += " " + std::to_string(r);
-    text += " against rank 0";
-  }
-  throw collectives::InvalidArgument(text + difference);
+      FirstDifference(Split(OfRank(0, Join(mine), comm)), mine, comm.rank());
+  const std::optional<int> rank =
+      FirstRankThatDiffers(!difference.empty(), comm);
+  if (!rank) return;
+  throw collectives::InvalidArgument(
+      "the ranks' modules differ, expected the same on all: " +
+      OfRank(*rank, difference, comm));
 }
 
 void BroadcastFromRank0(torch::nn::Module& module, Communicator& comm) {
@@ -104,7 +102,11 @@ void BroadcastFromRank0(torch::nn::Module& module, Communicator& comm) {
   const auto broadcast = [&comm](const std::string& name, at::Tensor& tensor) {
     const at::Tensor values = tensor.detach().contiguous();
     comm.Broadcast(BufferOf(values), 0, name);
-    if (values.data_ptr() != tensor.data_ptr()) tensor.copy_(values);
+    if (values.data_ptr() != tensor.data_ptr()) {
+      tensor.copy_(values);
+    } else {
+      MarkWritten(tensor);
+    }
   };
   for (auto& item : module.named_parameters()) {
     broadcast(item.key(), item.value());

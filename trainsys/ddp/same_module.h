@@ -12,8 +12,8 @@ namespace trainsys {
 // Collectives: every rank calls them with its own copy of the module.
 
 // Compares names, shapes, dtypes and requires_grad of parameters and buffers.
-// Errors: InvalidArgument on every rank if any rank differs from rank 0; the
-// ranks that do show the first difference, both sides.
+// Errors: InvalidArgument on every rank if any rank differs from rank 0, with
+// both sides of the first difference of the first such rank.
 void CheckSameStructure(const torch::nn::Module& module,
                         collectives::Communicator& comm);
 
