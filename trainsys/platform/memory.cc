@@ -1,6 +1,5 @@
 #include "trainsys/platform/memory.h"
 
-#include <algorithm>
 #include <fstream>
 #include <limits>
 #include <string>
@@ -21,23 +20,8 @@ int64_t KernelEstimate() {
   return kUnknown;
 }
 
-// "max", or a missing file, leaves it unknown.
-int64_t NumberIn(const char* path) {
-  std::ifstream file(path);
-  int64_t number = 0;
-  return file >> number ? number : kUnknown;
-}
-
-int64_t ControlGroupRest() {
-  const int64_t limit = NumberIn("/sys/fs/cgroup/memory.max");
-  const int64_t used = NumberIn("/sys/fs/cgroup/memory.current");
-  return limit == kUnknown || used == kUnknown ? kUnknown : limit - used;
-}
-
 }  // namespace
 
-int64_t AvailableMemoryBytes() {
-  return std::min(KernelEstimate(), ControlGroupRest());
-}
+int64_t AvailableMemoryBytes() { return KernelEstimate(); }
 
 }  // namespace trainsys

@@ -5,9 +5,8 @@
 
 namespace trainsys {
 
-// Bytes that can be allocated now without swapping: the kernel's estimate, or
-// the control group's limit where that is lower. The largest int64_t where
-// neither is known.
+// Bytes that can be allocated now without swapping, as the kernel estimates
+// it; a container's own limit is not seen. The largest int64_t where unknown.
 int64_t AvailableMemoryBytes();
 
 }  // namespace trainsys

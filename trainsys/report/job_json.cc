@@ -47,6 +47,7 @@ std::string AsJson(const JobOptions& options, const JobReport& report) {
   out["blas"] = report.blas;
   out["parameters"] = report.parameters;
   out["tokens_per_step"] = report.tokens_per_step;
+  out["recorded_steps"] = report.recorded_steps;
   out["step_ms_median"] = report.step_ms_median;
   out["step_ms_p95"] = report.step_ms_p95;
   out["tokens_per_s"] = report.tokens_per_s;
@@ -58,7 +59,8 @@ std::string AsJson(const JobOptions& options, const JobReport& report) {
     out["ranks"].push_back(AsJson(rank));
   }
   if (report.proof) out["proof"] = AsJson(*report.proof);
-  return out.dump(2) + "\n";
+  // A path need not be UTF-8.
+  return out.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
 }
 
 }  // namespace trainsys

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 
 #include "collectives/errors.h"
 #include "trainsys/timeline/overlap.h"
@@ -15,12 +16,34 @@ using collectives::PhaseRecord;
 using collectives::Record;
 using collectives::Recorder;
 
-std::vector<double> StepMs(const Recorder& recorder) {
-  std::vector<double> times;
+// Stretches of time that do not overlap, in order.
+using Spans = std::vector<PhaseRecord>;
+
+// The complete phases of that name whose collectives are all still recorded.
+Spans Recorded(const Recorder& recorder, const std::vector<Record>& records,
+               const std::string& name) {
+  const bool has_gap = recorder.lost() > 0 && !records.empty();
+  const int64_t first_ns = has_gap ? records.front().posted_ns : 0;
+  Spans spans;
   for (const PhaseRecord& phase : recorder.Phases()) {
-    if (phase.name == "step" && phase.end_ns != 0) {
-      times.push_back(static_cast<double>(phase.end_ns - phase.begin_ns) / 1e6);
+    if (phase.name == name && phase.end_ns != 0 && phase.begin_ns >= first_ns) {
+      spans.push_back(phase);
     }
+  }
+  return spans;
+}
+
+bool Contains(const Spans& spans, int64_t ns) {
+  const auto after = std::upper_bound(
+      spans.begin(), spans.end(), ns,
+      [](int64_t at, const PhaseRecord& span) { return at < span.begin_ns; });
+  return after != spans.begin() && ns < std::prev(after)->end_ns;
+}
+
+std::vector<double> Milliseconds(const Spans& spans) {
+  std::vector<double> times;
+  for (const PhaseRecord& span : spans) {
+    times.push_back(static_cast<double>(span.end_ns - span.begin_ns) / 1e6);
   }
   return times;
 }
@@ -32,32 +55,34 @@ double Quantile(std::vector<double> values, double share) {
   return values[static_cast<size_t>(std::max(rank, 1.0)) - 1];
 }
 
-RankReport ReportRank(const RankSummary& bytes, const Recorder& recorder,
-                      int64_t steps) {
+RankReport ReportRank(const RankSummary& bytes, const Recorder& recorder) {
+  const std::vector<Record> records = recorder.Records();
+  const Spans steps = Recorded(recorder, records, "step");
+  const Spans backwards = Recorded(recorder, records, "backward");
   RankReport report;
   report.bytes = bytes;
-  const auto per_step = [steps](double all) {
-    return all / static_cast<double>(steps);
-  };
-  for (const PhaseRecord& phase : recorder.Phases()) {
-    if (phase.name != "step" && phase.name != "backward") continue;
-    const auto posted = static_cast<int64_t>(
-        BucketRecords(recorder, phase.begin_ns, phase.end_ns).size());
-    (phase.name == "step" ? report.num_buckets
-                          : report.num_posted_in_backward) += posted;
-  }
-  const int64_t first_ns =
-      recorder.Phases().empty() ? 0 : recorder.Phases()[0].begin_ns;
-  int64_t sent_bytes = 0;
-  for (const Record& record : recorder.Records()) {
-    if (record.posted_ns < first_ns) continue;  // construction
+  report.num_steps = static_cast<int64_t>(steps.size());
+  if (steps.empty()) return report;
+  int64_t sent_bytes = 0, peers_ns = 0, data_ns = 0;
+  for (const Record& record : records) {
+    if (!Contains(steps, record.posted_ns)) continue;
+    if (IsBucket(record)) {
+      ++report.num_buckets;
+      if (Contains(backwards, record.posted_ns)) {
+        ++report.num_posted_in_backward;
+      }
+    }
     sent_bytes += record.sent_bytes;
-    report.waited_for_peers_ms +=
-        per_step(static_cast<double>(record.WaitedForPeersNs()) / 1e6);
-    report.waited_for_data_ms +=
-        per_step(static_cast<double>(record.WaitedForDataNs()) / 1e6);
+    peers_ns += record.WaitedForPeersNs();
+    data_ns += record.WaitedForDataNs();
   }
-  report.sent_bytes_per_step = sent_bytes / steps;
+  const auto ms_per_step = [&report](int64_t ns) {
+    return static_cast<double>(ns) / 1e6 /
+           static_cast<double>(report.num_steps);
+  };
+  report.sent_bytes_per_step = sent_bytes / report.num_steps;
+  report.waited_for_peers_ms = ms_per_step(peers_ns);
+  report.waited_for_data_ms = ms_per_step(data_ns);
   return report;
 }
 
@@ -116,11 +141,14 @@ std::string ProofText(const Proof& proof) {
 
 JobReport MakeReport(const JobOptions& options, int64_t context,
                      const JobResult& result) {
-  const std::vector<double> step_ms = StepMs(result.recorders.at(0));
+  const Recorder& first = result.recorders.at(0);
+  const std::vector<double> step_ms =
+      Milliseconds(Recorded(first, first.Records(), "step"));
   if (step_ms.empty()) throw collectives::Error("the job recorded no step");
   JobReport report;
   report.losses = result.losses;
   report.tokens_per_step = options.ranks * options.batch * context;
+  report.recorded_steps = static_cast<int64_t>(step_ms.size());
   report.step_ms_median = Quantile(step_ms, 0.5);
   report.step_ms_p95 = Quantile(step_ms, 0.95);
   double total_ms = 0;
@@ -130,8 +158,7 @@ JobReport MakeReport(const JobOptions& options, int64_t context,
   report.parameter_hash = result.ranks[0].parameter_hash;
   report.is_in_sync = true;
   for (size_t r = 0; r < result.ranks.size(); ++r) {
-    report.ranks.push_back(
-        ReportRank(result.ranks[r], result.recorders[r], options.steps));
+    report.ranks.push_back(ReportRank(result.ranks[r], result.recorders[r]));
     report.is_in_sync = report.is_in_sync &&
                         result.ranks[r].parameter_hash == report.parameter_hash;
   }
@@ -151,6 +178,12 @@ std::string AsText(const JobOptions& options, const JobReport& report) {
       report.step_ms_median, report.step_ms_p95, report.tokens_per_s,
       report.losses.front(), report.losses.back(), options.steps);
   text += RankTable(report.ranks);
+  if (report.recorded_steps < options.steps) {
+    text += fmt::format(
+        "   times, counts and bytes of the last {} steps: older records were "
+        "dropped\n",
+        report.recorded_steps);
+  }
   text += fmt::format(
       "\nparameter hash {:016x}{}\n", report.parameter_hash,
       report.is_in_sync ? ", the same on all ranks" : " on rank 0 only");

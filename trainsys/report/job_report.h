@@ -11,9 +11,11 @@
 
 namespace trainsys {
 
-// Figures of one rank over the whole job.
+// Figures of one rank over the recorded steps: all of the job's or, where the
+// recorder has dropped its oldest records, the last ones.
 struct RankReport {
   RankSummary bytes;
+  int64_t num_steps = 0;
   int64_t num_posted_in_backward = 0;  // bucket all-reduces
   int64_t num_buckets = 0;             // bucket all-reduces in all
   int64_t sent_bytes_per_step = 0;     // by rule, mean over steps
@@ -26,6 +28,7 @@ struct JobReport {
   std::string data;
   int64_t parameters = 0;
   int64_t tokens_per_step = 0;
+  int64_t recorded_steps = 0;  // rank 0's
   double step_ms_median = 0;
   double step_ms_p95 = 0;
   double tokens_per_s = 0;

@@ -17,13 +17,17 @@ std::optional<PhaseRecord> FindPhase(const Recorder& recorder,
   return std::nullopt;
 }
 
+bool IsBucket(const Record& record) {
+  return record.channel == "ddp" && record.is_async &&
+         record.operation == Operation::kAllReduce;
+}
+
 std::vector<Record> BucketRecords(const Recorder& recorder, int64_t begin_ns,
                                   int64_t end_ns) {
   std::vector<Record> buckets;
   for (const Record& record : recorder.Records()) {
-    if (record.channel == "ddp" && record.is_async &&
-        record.operation == Operation::kAllReduce &&
-        record.posted_ns >= begin_ns && record.posted_ns < end_ns) {
+    if (IsBucket(record) && record.posted_ns >= begin_ns &&
+        record.posted_ns < end_ns) {
       buckets.push_back(record);
     }
   }

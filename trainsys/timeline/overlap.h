@@ -16,8 +16,10 @@ std::optional<collectives::PhaseRecord> FindPhase(
     const collectives::Recorder& recorder, const std::string& name,
     int64_t step);
 
-// Asynchronous all-reduces of the channel "ddp" that were posted in
-// [begin_ns, end_ns), in that order.
+// An asynchronous all-reduce on the channel "ddp": a bucket of gradients.
+bool IsBucket(const collectives::Record& record);
+
+// The buckets that were posted in [begin_ns, end_ns), in that order.
 std::vector<collectives::Record> BucketRecords(
     const collectives::Recorder& recorder, int64_t begin_ns, int64_t end_ns);
 
