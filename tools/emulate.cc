@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <string>
 
 #include "collectives/errors.h"
@@ -37,7 +38,7 @@ constexpr uint64_t kStorySeed = 1;
 struct Flags {
   JobOptions job;
   std::string recompute = "full";
-  std::string data;
+  std::optional<std::string> data;
   std::string json;
   bool wants_timeline = false;
 };
@@ -52,16 +53,15 @@ void AddFlags(CLI::App& app, Flags& flags) {
       ->capture_default_str();
   app.add_option("--bucket-kb", job.bucket_kb, "KiB a gradient bucket")
       ->capture_default_str();
-  const std::map<std::string, Recompute> recompute{{"none", Recompute::kNone},
-                                                   {"full", Recompute::kFull}};
-  app.add_option("--recompute", job.recompute,
-                 "blocks recomputed in backward: none or full")
-      ->transform(CLI::CheckedTransformer(recompute))
-      ->default_str("full");
+  app.add_option("--recompute", flags.recompute,
+                 "which blocks are recomputed in backward")
+      ->check(CLI::IsMember({"none", "full"}))
+      ->capture_default_str();
   app.add_option("--zero", job.zero, "ZeRO stage: 0 or 1")
       ->capture_default_str();
   app.add_option("--lr", job.lr, "learning rate")->capture_default_str();
   app.add_option("--seed", job.seed, "of weights and data order")
+      ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
   app.add_option("--data", flags.data,
                  "file to train on, bytes are tokens (default: made stories)");
@@ -77,20 +77,28 @@ std::string FromCallersFolder(const std::string& path) {
 }
 
 ByteDataset Load(const Flags& flags) {
-  if (flags.data.empty()) {
+  if (!flags.data) {
     return ByteDataset::FromBytes(MakeStories(kStorySeed, kStoryBytes),
                                   kContext);
   }
-  return ByteDataset::FromFile(FromCallersFolder(flags.data), kContext);
+  return ByteDataset::FromFile(FromCallersFolder(*flags.data), kContext);
 }
 
-// Opened before the run, so that a wrong path costs no training; written to a
+// Checked before the run, so that a wrong path costs no training; written to a
 // neighbour and renamed, so that no half a file is ever there.
 class JsonFile {
  public:
   explicit JsonFile(const std::string& path)
       : path_(path.empty() ? "" : FromCallersFolder(path)) {
     if (path_.empty()) return;
+    const auto status = std::filesystem::status(path_);
+    if (std::filesystem::exists(status)) {
+      if (!std::filesystem::is_regular_file(status)) {
+        throw collectives::InvalidArgument(
+            "--json '" + path_ + "' is no regular file, expected one or none");
+      }
+      path_ = std::filesystem::canonical(path_).string();
+    }
     file_.open(Unfinished());
     if (!file_) {
       throw collectives::InvalidArgument(
@@ -140,8 +148,7 @@ void PrintHeader(const Flags& flags, const ByteDataset& data,
       "data: {}, {} bytes, seed {}; {}, one thread a rank\n",
       job.ranks, job.batch, data.context(), job.steps, job.bucket_kb, job.zero,
       job.recompute == Recompute::kFull ? "full" : "none",
-      flags.data.empty() ? "made stories" : flags.data, data.num_bytes(),
-      job.seed, blas);
+      flags.data.value_or("made stories"), data.num_bytes(), job.seed, blas);
   std::fflush(stdout);
 }
 
@@ -165,7 +172,7 @@ int Emulate(Flags flags) {
   }
   JobReport report = MakeReport(flags.job, data.context(), result);
   report.blas = blas;
-  report.data = flags.data.empty() ? "made stories" : flags.data;
+  report.data = flags.data.value_or("made stories");
   report.proof = Prove(flags.job, data, result.snapshot);
   if (flags.wants_timeline) {
     fmt::print("\n{}", DrawStep(result.recorders[0], flags.job.steps - 1));

@@ -15,11 +15,14 @@ namespace trainsys {
 inline constexpr int kExitFailed = 1;  // it ran, and the result is bad
 inline constexpr int kExitUsage = 2;   // it could not run as asked
 
+// libtorch's messages go on with a stack trace.
+inline std::string FirstLine(const std::string& text) {
+  return text.substr(0, text.find('\n'));
+}
+
 // Prints one line and returns `code`.
 inline int Complain(const CLI::App& app, const std::string& what, int code) {
-  // libtorch's messages go on with a stack trace.
-  std::cerr << app.get_name() << ": " << what.substr(0, what.find('\n'))
-            << "\n";
+  std::cerr << app.get_name() << ": " << FirstLine(what) << "\n";
   return code;
 }
 

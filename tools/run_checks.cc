@@ -25,7 +25,7 @@ CheckResult RunGuarded(const Check& check, const std::string& name,
   try {
     return check(fault);
   } catch (const std::exception& error) {
-    return {name, false, error.what()};
+    return {name, false, FirstLine(error.what())};
   }
 }
 
