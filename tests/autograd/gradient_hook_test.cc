@@ -154,24 +154,5 @@ TEST(GradientHookTest, RunsOnTheThreadThatCallsBackward) {
   EXPECT_THAT(calls, ::testing::Each(6 * 20));
 }
 
-TEST(AtEndOfBackwardTest, RunsAfterTheLastHookAndBeforeBackwardReturns) {
-  const Mlp mlp;
-  std::vector<int> order;
-  const GradientHook first(mlp.parameters[5], [&] {
-    AtEndOfBackward([&] { order.push_back(100); });
-  });
-  const std::vector<GradientHook> hooks = ReportTo(order, mlp);
-  mlp.Loss().backward();
-  EXPECT_THAT(order, ElementsAre(5, 4, 3, 2, 1, 0, 100));
-}
-
-TEST(AtEndOfBackwardTest, IsRefusedOutsideBackward) {
-  std::vector<int> ran;
-  EXPECT_THROW(AtEndOfBackward([&] { ran.push_back(1); }),
-               collectives::InvalidArgument);
-  Parameter({1}).sum().backward();
-  EXPECT_THAT(ran, IsEmpty());
-}
-
 }  // namespace
 }  // namespace trainsys

@@ -56,14 +56,4 @@ void GradientHook::Remove() {
   accumulator_ = nullptr;
 }
 
-void AtEndOfBackward(std::function<void()> fn) {
-  try {
-    torch::autograd::Engine::get_default_engine().queue_callback(std::move(fn));
-  } catch (const c10::Error&) {
-    throw collectives::InvalidArgument(
-        "AtEndOfBackward: no backward pass runs on this thread; call it from a "
-        "gradient hook");
-  }
-}
-
 }  // namespace trainsys

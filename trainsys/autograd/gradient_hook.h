@@ -45,9 +45,4 @@ class GradientHook {
   uintptr_t key_ = 0;
 };
 
-// Runs `fn` when the backward pass that this call is inside of has finished,
-// before backward() returns, on the thread that called it.
-// Errors: InvalidArgument outside backward.
-void AtEndOfBackward(std::function<void()> fn);
-
 }  // namespace trainsys

@@ -30,8 +30,8 @@ struct CheckResult {
   std::string figures;  // one line
 };
 
-// Starts its own ranks. Blocks for some seconds. A check that throws has
-// failed, with the exception's text as its figures.
+// Starts its own ranks. Blocks for some seconds.
+// Errors: RankFailed, where a rank throws.
 CheckResult CheckBucketedDDP(Fault fault);
 CheckResult CheckZeRO1(Fault fault);
 CheckResult CheckRecomputation(Fault fault);

@@ -12,7 +12,6 @@
 #include "trainsys/checks/small_models.h"
 #include "trainsys/ddp/bucketed_ddp.h"
 #include "trainsys/proof/references.h"
-#include "trainsys/recompute/checkpoint.h"
 #include "trainsys/tensor/compare.h"
 #include "trainsys/timeline/overlap.h"
 #include "trainsys/zero/flat_adamw.h"
@@ -169,17 +168,6 @@ void CheckState(const std::vector<RankResult>& results, CheckResult& check) {
       largest, sum, full);
 }
 
-at::Tensor RunPlain(const std::function<at::Tensor(const at::Tensor&)>& fn,
-                    const at::Tensor& x) {
-  return fn(x);
-}
-
-at::Tensor RunCheckpointed(
-    const std::function<at::Tensor(const at::Tensor&)>& fn,
-    const at::Tensor& x) {
-  return Checkpoint(fn, x);
-}
-
 Recipe AdamWRecipe(int ranks) {
   Recipe recipe;
   recipe.ranks = ranks;
@@ -236,10 +224,10 @@ CheckResult CheckAllThree(Fault fault) {
   CheckResult check{"all three together, 2 ranks", true, ""};
   Recipe recipe = AdamWRecipe(2);
   recipe.model = [](uint64_t seed) {
-    return MakeResidualModel(seed, RunCheckpointed);
+    return MakeResidualModel(seed, Checkpointed());
   };
   recipe.plain_model = [](uint64_t seed) {
-    return MakeResidualModel(seed, RunPlain);
+    return MakeResidualModel(seed, Plain());
   };
   const std::vector<RankResult> results = TrainOnRanks(recipe, fault);
   CompareWithReferences(recipe, results, check);

@@ -42,14 +42,6 @@ Measured Measure(SmallModel& model) {
   return measured;
 }
 
-SegmentRunner Plain() {
-  return [](const auto& fn, const at::Tensor& x) { return fn(x); };
-}
-
-SegmentRunner Recomputing() {
-  return [](const auto& fn, const at::Tensor& x) { return Checkpoint(fn, x); };
-}
-
 // Keeps what it must not keep: the parameters, as if they were inputs.
 SegmentRunner KeepingParameters(std::shared_ptr<SmallModel>& model) {
   return [&model](const auto& fn, const at::Tensor& x) {
@@ -71,7 +63,7 @@ CheckResult CheckRecomputation(Fault fault) {
   std::shared_ptr<SmallModel> model;
   model = MakeWideBlocks(kSeed, fault == Fault::kParamsSaved
                                     ? KeepingParameters(model)
-                                    : Recomputing());
+                                    : Checkpointed());
   const Measured plain = Measure(*plain_model);
   const Measured recomputed = Measure(*model);
   const double difference =

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "trainsys/random/rank_generator.h"
+#include "trainsys/recompute/checkpoint.h"
 
 namespace trainsys {
 namespace {
@@ -78,6 +79,14 @@ RankGeneratorScope SeededWith(uint64_t seed) {
 }
 
 }  // namespace
+
+SegmentRunner Plain() {
+  return [](const auto& fn, const at::Tensor& x) { return fn(x); };
+}
+
+SegmentRunner Checkpointed() {
+  return [](const auto& fn, const at::Tensor& x) { return Checkpoint(fn, x); };
+}
 
 std::shared_ptr<SmallModel> MakeMlp(uint64_t seed) {
   const RankGeneratorScope scope = SeededWith(seed);

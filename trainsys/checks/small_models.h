@@ -22,6 +22,9 @@ using SegmentRunner = std::function<at::Tensor(
     const std::function<at::Tensor(const at::Tensor&)>& fn,
     const at::Tensor& x)>;
 
+SegmentRunner Plain();         // fn(x)
+SegmentRunner Checkpointed();  // Checkpoint(fn, x)
+
 // 32-128-128-128-8 with GELU. Equal seeds give equal parameters.
 std::shared_ptr<SmallModel> MakeMlp(uint64_t seed);
 

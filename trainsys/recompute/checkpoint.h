@@ -26,7 +26,9 @@ using CheckpointFunction =
 // fn: must compute the same both times; it asks IsRecomputing() where it must
 //   not act twice. It is kept, with what it captures, until the graph goes.
 // Random numbers: those of CurrentGenerator() are drawn again in the second
-//   run, and the generator is then as it was before it.
+//   run, and the generator is then as it was before it. Where several ranks
+//   run, each needs a RankGeneratorScope for that: libtorch's own generator is
+//   one for the process, and others would draw from it in between.
 // Cost: one more run of fn; the inputs and a generator state (5 KiB) until
 //   backward. During backward the segment's saved tensors exist one segment at
 //   a time, each until its node is done; after backward(retain_graph) they

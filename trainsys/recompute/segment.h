@@ -17,7 +17,7 @@ namespace trainsys {
 // Numbers the tensors that the first run saves and drops them, runs the
 // segment again when the first of them is asked for, and hands them out.
 //
-// Threads: Drop() on the forward's thread before FinishForward(); Get() and
+// Threads: Drop() on the forward's thread inside RunForward(); Get() and
 //   Release() on any thread.
 class Segment {
  public:
