@@ -1,0 +1,553 @@
+#include "trainsys/ddp/bucketed_ddp.h"
+
+#include <ATen/ops/full.h>
+#include <ATen/ops/matmul.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/zeros_like.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/nn/module.h>
+#include <torch/optim/sgd.h>
+#include <torch/version.h>
+
+#include <functional>
+#include <limits>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "collectives/errors.h"
+#include "collectives/shm/run_ranks.h"
+#include "trainsys/autograd/gradient_hook.h"
+#include "trainsys/checks/small_models.h"
+#include "trainsys/random/rank_generator.h"
+#include "trainsys/tensor/compare.h"
+#include "trainsys/timeline/overlap.h"
+
+namespace trainsys {
+namespace {
+
+using collectives::Communicator;
+using collectives::Error;
+using collectives::InvalidArgument;
+using collectives::PeerFailed;
+using collectives::PhaseScope;
+using collectives::RankFailed;
+using collectives::RunRanks;
+using ::testing::AllOf;
+using ::testing::Each;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using torch::nn::Module;
+using Tensors = std::vector<at::Tensor>;
+
+Tensors GradientsOf(const Tensors& parameters) {
+  Tensors gradients;
+  for (const at::Tensor& p : parameters) gradients.push_back(p.grad());
+  return Snapshot(gradients);
+}
+
+// Reference A: the ranks' losses one after another, divided once.
+Tensors MicroStepGradients(const Tensors& parameters, int ranks,
+                           const std::function<at::Tensor(int rank)>& loss_of) {
+  for (at::Tensor p : parameters) p.mutable_grad() = at::zeros_like(p);
+  for (int rank = 0; rank < ranks; ++rank) loss_of(rank).backward();
+  for (const at::Tensor& p : parameters) p.grad().div_(ranks);
+  return GradientsOf(parameters);
+}
+
+template <typename E>
+std::string ErrorOf(const std::function<void()>& fn) {
+  try {
+    fn();
+  } catch (const E& e) {
+    return e.what();
+  }
+  return "no error";
+}
+
+at::Tensor Random(uint64_t seed, at::IntArrayRef sizes,
+                  at::ScalarType dtype = at::kFloat) {
+  return at::randn(sizes, MakeRankGenerator(seed, 0, 0)).to(dtype);
+}
+
+// Layers tanh(x w + b) of widths 8, 16, 16, 4.
+Tensors AddLayers(Module& module, uint64_t seed,
+                  const std::vector<at::ScalarType>& dtypes = {
+                      at::kFloat, at::kFloat, at::kFloat}) {
+  const std::vector<int64_t> widths{8, 16, 16, 4};
+  Tensors parameters;
+  for (size_t i = 0; i < 3; ++i) {
+    const std::string number = std::to_string(i);
+    const uint64_t own_seed = 10 * seed + i;
+    parameters.push_back(module.register_parameter(
+        "w" + number,
+        Random(own_seed, {widths[i], widths[i + 1]}, dtypes[i]) * 0.3));
+    parameters.push_back(module.register_parameter(
+        "b" + number, Random(own_seed + 5, {widths[i + 1]}, dtypes[i])));
+  }
+  return parameters;
+}
+
+// parameters: w, b, w, b, ...; x: [B, 8]
+at::Tensor LayersLoss(const Tensors& parameters, const at::Tensor& x) {
+  at::Tensor h = x;
+  for (size_t i = 0; i < parameters.size(); i += 2) {
+    const at::Tensor& w = parameters[i];
+    h = (at::matmul(h.to(w.scalar_type()), w) + parameters[i + 1]).tanh();
+  }
+  return h.square().mean();
+}
+
+at::Tensor InputOf(int rank) {
+  return Random(1000 + static_cast<uint64_t>(rank), {4, 8});
+}
+
+class BucketedDDPTest
+    : public testing::TestWithParam<std::tuple<int, int64_t>> {};
+
+constexpr int kRounds = 2;
+
+// Trains nothing; expects each rank to end up with `expected` gradients, and
+// every bucket to be posted while backward runs.
+void ExpectGradients(Communicator& comm, int64_t bucket_bytes,
+                     const std::vector<Tensors>& expected) {
+  const auto model = MakeMlp(100 + static_cast<uint64_t>(comm.rank()));
+  BucketedDDP ddp(*model, comm, {.bucket_bytes = bucket_bytes});
+  EXPECT_TRUE(EqualBits(ddp.parameters(), MakeMlp(100)->parameters()))
+      << "rank 0's parameters win";
+  for (int round = 0; round < kRounds; ++round) {
+    ddp.ZeroGrad();
+    const at::Tensor loss =
+        LossOf(*model, MakeSamples(round).Part(comm.rank(), comm.ranks()));
+    {
+      const PhaseScope phase(comm.recorder(), "backward", round);
+      loss.backward();
+    }
+    ddp.FinishGradientSync();
+    EXPECT_TRUE(EqualBits(GradientsOf(ddp.parameters()), expected[round]));
+    const auto backward = *FindPhase(comm.recorder(), "backward", round);
+    EXPECT_EQ(BucketRecords(comm.recorder(), backward.begin_ns,
+                            std::numeric_limits<int64_t>::max())
+                  .size(),
+              ddp.buckets().size());
+    if (ddp.buckets().size() < 2) continue;  // nothing is left to overlap with
+    EXPECT_EQ(OverlapViolation(comm.recorder(), backward, ddp.buckets(),
+                               ddp.ready_ns()),
+              "");
+  }
+}
+
+TEST_P(BucketedDDPTest, EveryRankHasTheBitsOfOneRankAndOverlaps) {
+  const auto [ranks, bucket_bytes] = GetParam();
+  const auto model = MakeMlp(100);
+  std::vector<Tensors> expected;
+  for (int round = 0; round < kRounds; ++round) {
+    const Samples samples = MakeSamples(round);
+    expected.push_back(MicroStepGradients(
+        model->parameters(), ranks, [&, n = ranks](int rank) {
+          return LossOf(*model, samples.Part(rank, n));
+        }));
+  }
+  RunRanks({.ranks = ranks}, [&, bytes = bucket_bytes](Communicator& comm) {
+    ExpectGradients(comm, bytes, expected);
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Sizes, BucketedDDPTest,
+    testing::Combine(testing::Values(1, 2, 3, 4, 5, 7, 8),
+                     testing::Values(1, 32 << 10, 25 << 20)),
+    [](const auto& info) {
+      return "ranks" + std::to_string(std::get<0>(info.param)) + "_bytes" +
+             std::to_string(std::get<1>(info.param));
+    });
+
+// What people do to gradients between two steps.
+struct Meddling {
+  std::string name;
+  std::function<void(const Tensors& parameters)> act;
+};
+
+void ZeroInPlace(const Tensors& parameters) {
+  torch::optim::SGD sgd(parameters, torch::optim::SGDOptions(0.1));
+#if TORCH_VERSION_MAJOR >= 2
+  sgd.zero_grad(/*set_to_none=*/false);
+#else
+  sgd.zero_grad();
+#endif
+}
+
+const std::vector<Meddling> kMeddlings{
+    {"zeroed in place by torch::optim", ZeroInPlace},
+    {"zeroed by torch::optim as it likes",
+     [](const Tensors& parameters) {
+       torch::optim::SGD(parameters, torch::optim::SGDOptions(0.1)).zero_grad();
+     }},
+    {"reset to undefined",
+     [](const Tensors& parameters) {
+       for (at::Tensor p : parameters) p.mutable_grad().reset();
+     }},
+    {"replaced",
+     [](const Tensors& parameters) {
+       for (at::Tensor p : parameters) p.mutable_grad() = at::zeros_like(p);
+     }},
+    {"detached and zeroed",
+     [](const Tensors& parameters) {
+       for (at::Tensor p : parameters) {
+         p.mutable_grad() = p.grad().detach().zero_();
+       }
+     }},
+};
+
+TEST(BucketedDDPTest, GradientsReturnToTheirBucketsWhateverBecameOfThem) {
+  Module reference;
+  const Tensors one = AddLayers(reference, 0);
+  const Tensors expected = MicroStepGradients(
+      one, 2, [&](int rank) { return LayersLoss(one, InputOf(rank)); });
+  RunRanks({.ranks = 2}, [&](Communicator& comm) {
+    Module module;
+    const Tensors parameters = AddLayers(module, comm.rank());
+    BucketedDDP ddp(module, comm);
+    std::vector<void*> places;
+    for (const at::Tensor& p : parameters) {
+      places.push_back(p.grad().data_ptr());
+    }
+    for (const Meddling& meddling : kMeddlings) {
+      meddling.act(parameters);
+      LayersLoss(parameters, InputOf(comm.rank())).backward();
+      ddp.FinishGradientSync();
+      EXPECT_TRUE(EqualBits(GradientsOf(parameters), expected))
+          << meddling.name;
+      for (size_t p = 0; p < parameters.size(); ++p) {
+        EXPECT_EQ(parameters[p].grad().data_ptr(), places[p]) << meddling.name;
+      }
+    }
+  });
+}
+
+TEST(BucketedDDPTest, GradientsLieInOneBufferABucketAsPlanned) {
+  RunRanks({.ranks = 1}, [](Communicator& comm) {
+    Module module;
+    AddLayers(module, 0);
+    BucketedDDP ddp(module, comm, {.bucket_bytes = 1 << 10});
+    ASSERT_GT(ddp.buckets().size(), 1);
+    int64_t bytes = 0;
+    for (const Bucket& bucket : ddp.buckets()) {
+      const auto* begin =
+          ddp.parameters()[bucket.parameters[0]].grad().data_ptr<float>();
+      for (size_t i = 0; i < bucket.parameters.size(); ++i) {
+        EXPECT_EQ(
+            ddp.parameters()[bucket.parameters[i]].grad().data_ptr<float>() -
+                begin,
+            bucket.layout.offsets[i]);
+      }
+      bytes += 4 * bucket.layout.elems;
+    }
+    EXPECT_EQ(ddp.GradientBytes(), bytes);
+  });
+}
+
+TEST(BucketedDDPTest, ATiedParameterHasOnePlaceAndOneGradient) {
+  const auto add = [](Module& module, uint64_t seed) {
+    Tensors parameters = AddLayers(module, seed);
+    // The middle layer again, under other names.
+    parameters.insert(parameters.begin() + 4,
+                      {module.register_parameter("tied w", parameters[2]),
+                       module.register_parameter("tied b", parameters[3])});
+    return parameters;
+  };
+  Module reference;
+  const Tensors one = add(reference, 0);
+  const Tensors distinct{one[0], one[1], one[2], one[3], one[6], one[7]};
+  const Tensors expected = MicroStepGradients(
+      distinct, 3, [&](int rank) { return LayersLoss(one, InputOf(rank)); });
+  RunRanks({.ranks = 3}, [&](Communicator& comm) {
+    Module module;
+    const Tensors parameters = add(module, comm.rank());
+    BucketedDDP ddp(module, comm, {.bucket_bytes = 1});
+    EXPECT_EQ(ddp.parameters().size(), 6);
+    EXPECT_EQ(ddp.buckets().size(), 6);
+    LayersLoss(parameters, InputOf(comm.rank())).backward();
+    ddp.FinishGradientSync();
+    EXPECT_TRUE(EqualBits(GradientsOf(ddp.parameters()), expected));
+  });
+}
+
+TEST(BucketedDDPTest, FrozenParametersAreBroadcastButNotAveraged) {
+  RunRanks({.ranks = 3}, [](Communicator& comm) {
+    Module module;
+    const at::Tensor frozen = module.register_parameter(
+        "frozen", at::full({5}, 7.0 + comm.rank()), /*requires_grad=*/false);
+    const Tensors parameters = AddLayers(module, comm.rank());
+    BucketedDDP ddp(module, comm);
+    EXPECT_EQ(ddp.parameters().size(), parameters.size());
+    EXPECT_TRUE(EqualBits({frozen}, {at::full({5}, 7.0)}));
+    LayersLoss(parameters, InputOf(comm.rank()) * frozen[0]).backward();
+    ddp.FinishGradientSync();
+    EXPECT_FALSE(frozen.grad().defined());
+  });
+}
+
+TEST(BucketedDDPTest, TypesMixAndEachGradientKeepsItsOwn) {
+  const std::vector<at::ScalarType> dtypes{at::kFloat, at::kDouble, at::kFloat};
+  Module reference;
+  const Tensors one = AddLayers(reference, 0, dtypes);
+  const Tensors expected = MicroStepGradients(
+      one, 4, [&](int rank) { return LayersLoss(one, InputOf(rank)); });
+  RunRanks({.ranks = 4}, [&](Communicator& comm) {
+    Module module;
+    const Tensors parameters = AddLayers(module, comm.rank(), dtypes);
+    BucketedDDP ddp(module, comm);
+    EXPECT_EQ(ddp.buckets().size(), 3);
+    LayersLoss(parameters, InputOf(comm.rank())).backward();
+    ddp.FinishGradientSync();
+    EXPECT_TRUE(EqualBits(GradientsOf(parameters), expected));
+  });
+}
+
+TEST(BucketedDDPTest, AnEmptyParameterTakesPart) {
+  RunRanks({.ranks = 2}, [](Communicator& comm) {
+    for (const int64_t bucket_bytes : {1, 1 << 20}) {
+      Module module;
+      const at::Tensor empty =
+          module.register_parameter("empty", Random(1, {0, 8}));
+      const Tensors parameters = AddLayers(module, comm.rank());
+      BucketedDDP ddp(module, comm, {.bucket_bytes = bucket_bytes});
+      (LayersLoss(parameters, InputOf(comm.rank())) + empty.sum()).backward();
+      ddp.FinishGradientSync();
+      EXPECT_EQ(empty.grad().sizes(), (at::IntArrayRef{0, 8}));
+    }
+  });
+}
+
+TEST(BucketedDDPTest, BuffersStartAsRank0sWhateverTheirTypeAndStrides) {
+  RunRanks({.ranks = 3}, [](Communicator& comm) {
+    const int rank = comm.rank();
+    const auto seed = static_cast<uint64_t>(rank);
+    Module module;
+    AddLayers(module, seed);
+    const Tensors buffers{
+        module.register_buffer("mean", Random(50 + seed, {6})),
+        module.register_buffer("count", at::full({}, rank, at::kLong)),
+        module.register_buffer("mask", at::full({3}, rank == 0, at::kBool)),
+        module.register_buffer("strided", Random(60 + seed, {3, 4}).t())};
+    const BucketedDDP ddp(module, comm);
+    EXPECT_TRUE(EqualBits(
+        buffers, {Random(50, {6}), at::full({}, 0, at::kLong),
+                  at::full({3}, true, at::kBool), Random(60, {3, 4}).t()}));
+    EXPECT_FALSE(buffers[3].is_contiguous());
+  });
+}
+
+TEST(BucketedDDPTest, ACheckpointedBlockRunsEachHookAndPostsEachBucketOnce) {
+  const auto plain = MakeResidualModel(0, Plain());
+  const Samples samples = MakeSamples(0);
+  const Tensors expected = MicroStepGradients(
+      plain->parameters(), 2,
+      [&](int rank) { return LossOf(*plain, samples.Part(rank, 2)); });
+  const auto recorders = RunRanks({.ranks = 2}, [&](Communicator& comm) {
+    const auto model = MakeResidualModel(comm.rank(), Checkpointed());
+    BucketedDDP ddp(*model, comm, {.bucket_bytes = 1});
+    std::vector<int> calls(ddp.parameters().size(), 0);
+    std::vector<GradientHook> hooks;
+    for (size_t p = 0; p < calls.size(); ++p) {
+      hooks.emplace_back(ddp.parameters()[p], [&calls, p] { ++calls[p]; });
+    }
+    LossOf(*model, samples.Part(comm.rank(), 2)).backward();
+    ddp.FinishGradientSync();
+    EXPECT_THAT(calls, Each(1));
+    EXPECT_TRUE(EqualBits(GradientsOf(ddp.parameters()), expected));
+  });
+  for (const auto& recorder : recorders) {
+    EXPECT_EQ(
+        BucketRecords(recorder, 0, std::numeric_limits<int64_t>::max()).size(),
+        plain->parameters().size());
+  }
+}
+
+// A module that differs from AddLayers(module, ...) in one thing.
+struct Difference {
+  std::string name;
+  std::function<void(Module&)> build;
+  std::string rank0_has;
+  std::string rank1_has;
+};
+
+void AddW(Module& module, const std::string& name, const at::Tensor& w,
+          bool requires_grad = true) {
+  module.register_parameter(name, w, requires_grad);
+  module.register_buffer("count", at::ones({2}));
+}
+
+const std::vector<Difference> kDifferences{
+    {"name",
+     [](Module& m) {
+       AddW(m, "v", at::ones({2, 3}));
+     },
+     "rank 0 has parameter 'w' [2, 3] Float",
+     "rank 1 has parameter 'v' [2, 3] Float"},
+    {"shape",
+     [](Module& m) {
+       AddW(m, "w", at::ones({3, 2}));
+     },
+     "rank 0 has parameter 'w' [2, 3] Float",
+     "rank 1 has parameter 'w' [3, 2] Float"},
+    {"dtype",
+     [](Module& m) {
+       AddW(m, "w", at::ones({2, 3}, at::kDouble));
+     },
+     "rank 0 has parameter 'w' [2, 3] Float",
+     "rank 1 has parameter 'w' [2, 3] Double"},
+    {"one more",
+     [](Module& m) {
+       AddW(m, "w", at::ones({2, 3}));
+       m.register_parameter("more", at::ones({1}));
+     },
+     "rank 0 has buffer 'count' [2] Float",
+     "rank 1 has parameter 'more' [1] Float"},
+    {"one fewer",
+     [](Module& m) {
+       m.register_parameter("w", at::ones({2, 3}));
+     },
+     "rank 0 has buffer 'count' [2] Float", "rank 1 has nothing"},
+    {"frozen",
+     [](Module& m) {
+       AddW(m, "w", at::ones({2, 3}), false);
+       m.register_parameter("trained", at::ones({1}));
+     },
+     "rank 0 has parameter 'w' [2, 3] Float,",
+     "rank 1 has parameter 'w' [2, 3] Float frozen"},
+};
+
+TEST(BucketedDDPTest, ModulesThatDifferAreRefusedOnEveryRankWithBothSides) {
+  for (const Difference& difference : kDifferences) {
+    SCOPED_TRACE(difference.name);
+    std::vector<std::string> texts(3);
+    RunRanks({.ranks = 3}, [&](Communicator& comm) {
+      Module module;
+      if (comm.rank() == 1) {
+        difference.build(module);
+      } else {
+        AddW(module, "w", at::full({2, 3}, 1.0 * comm.rank()));
+      }
+      texts[static_cast<size_t>(comm.rank())] = ErrorOf<InvalidArgument>(
+          [&] { const BucketedDDP ddp(module, comm); });
+      if (comm.rank() == 2) {  // nothing was copied yet
+        EXPECT_EQ(module.parameters()[0][0][0].item<float>(), 2);
+      }
+    });
+    EXPECT_THAT(texts, Each(AllOf(HasSubstr(difference.rank0_has),
+                                  HasSubstr(difference.rank1_has))));
+  }
+}
+
+TEST(BucketedDDPTest, AModuleWithNothingToTrainIsRefused) {
+  RunRanks({.ranks = 2}, [](Communicator& comm) {
+    Module module;
+    module.register_parameter("w", at::ones({2}), /*requires_grad=*/false);
+    EXPECT_THAT(
+        ErrorOf<InvalidArgument>([&] { const BucketedDDP ddp(module, comm); }),
+        HasSubstr("no parameter that requires a gradient"));
+  });
+}
+
+TEST(BucketedDDPTest, BucketBytesBelowOneAreRefused) {
+  RunRanks({.ranks = 2}, [](Communicator& comm) {
+    Module module;
+    AddLayers(module, 0);
+    for (const int64_t bytes : {0, -1}) {
+      EXPECT_THROW(BucketedDDP(module, comm, {.bucket_bytes = bytes}),
+                   InvalidArgument);
+    }
+  });
+}
+
+TEST(BucketedDDPTest, AnUnusedParameterIsNamed) {
+  RunRanks({.ranks = 2}, [](Communicator& comm) {
+    Module module;
+    const Tensors parameters = AddLayers(module, 0);
+    module.register_parameter("unused", at::ones({3}));
+    BucketedDDP ddp(module, comm);
+    LayersLoss(parameters, InputOf(comm.rank())).backward();
+    EXPECT_THAT(ErrorOf<Error>([&] { ddp.FinishGradientSync(); }),
+                AllOf(HasSubstr("'unused'"), Not(HasSubstr("'w1'"))));
+  });
+}
+
+TEST(BucketedDDPTest, AParameterThatOneRankDoesNotUseIsNamedToTheOthers) {
+  try {
+    RunRanks({.ranks = 3}, [](Communicator& comm) {
+      Module module;
+      const Tensors parameters = AddLayers(module, 0);
+      const at::Tensor own = module.register_parameter("own", at::ones({3}));
+      BucketedDDP ddp(module, comm);
+      at::Tensor loss = LayersLoss(parameters, InputOf(comm.rank()));
+      if (comm.rank() != 1) loss = loss + own.sum();
+      loss.backward();
+      if (comm.rank() == 1) return ddp.FinishGradientSync();
+      EXPECT_THAT(ErrorOf<PeerFailed>([&] { ddp.FinishGradientSync(); }),
+                  AllOf(HasSubstr("rank 1"), HasSubstr("'own'")));
+    });
+    FAIL() << "no error";
+  } catch (const RankFailed& e) {
+    EXPECT_EQ(e.rank(), 1);
+    EXPECT_THAT(e.what(), HasSubstr("'own'"));
+  }
+}
+
+TEST(BucketedDDPTest, ASecondBackwardWithoutFinishingTheFirstIsAnError) {
+  RunRanks({.ranks = 2}, [](Communicator& comm) {
+    Module module;
+    const Tensors parameters = AddLayers(module, 0);
+    BucketedDDP ddp(module, comm);
+    LayersLoss(parameters, InputOf(comm.rank())).backward();
+    const at::Tensor loss = LayersLoss(parameters, InputOf(comm.rank()));
+    EXPECT_THAT(ErrorOf<Error>([&] { loss.backward(); }),
+                AllOf(HasSubstr("'b2'"), HasSubstr("FinishGradientSync")));
+  });
+}
+
+TEST(BucketedDDPTest, AfterAnErrorZeroGradMakesTheNextBackwardRight) {
+  Module reference;
+  const Tensors one = AddLayers(reference, 0);
+  const Tensors expected = MicroStepGradients(
+      one, 3, [&](int rank) { return LayersLoss(one, InputOf(rank)); });
+  RunRanks({.ranks = 3}, [&](Communicator& comm) {
+    Module module;
+    const Tensors parameters = AddLayers(module, 0);
+    BucketedDDP ddp(module, comm, {.bucket_bytes = 1});
+    const auto loss = [&] {
+      return LayersLoss(parameters, InputOf(comm.rank()));
+    };
+    const auto expect_right = [&] {
+      ddp.ZeroGrad();
+      loss().backward();
+      ddp.FinishGradientSync();
+      EXPECT_TRUE(EqualBits(GradientsOf(parameters), expected));
+    };
+    // The first layer is not used: some buckets are in flight, some are not.
+    LayersLoss({parameters.begin() + 2, parameters.end()}, Random(1, {4, 16}))
+        .backward();
+    EXPECT_THROW(ddp.FinishGradientSync(), Error);
+    expect_right();
+    loss().backward();
+    EXPECT_THROW(loss().backward(), Error);
+    expect_right();
+  });
+}
+
+TEST(BucketedDDPTest, ForwardsWithoutBackwardChangeNothing) {
+  RunRanks({.ranks = 2}, [](Communicator& comm) {
+    Module module;
+    const Tensors parameters = AddLayers(module, 0);
+    BucketedDDP ddp(module, comm);
+    for (int i = 0; i < 4; ++i) LayersLoss(parameters, InputOf(i));
+    LayersLoss(parameters, InputOf(comm.rank())).backward();
+    ddp.FinishGradientSync();
+  });
+}
+
+}  // namespace
+}  // namespace trainsys

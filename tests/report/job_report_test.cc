@@ -1,0 +1,205 @@
+#include "trainsys/report/job_report.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "collectives/errors.h"
+#include "tests/timeline/made_recorder.h"
+
+namespace trainsys {
+namespace {
+
+using collectives::Record;
+using collectives::Recorder;
+using nlohmann::json;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+constexpr int64_t kMs = 1'000'000;
+constexpr int64_t kContext = 16;
+
+JobOptions Options() {
+  JobOptions options;
+  options.ranks = 2;
+  options.steps = 20;
+  options.batch = 3;
+  return options;
+}
+
+// Steps of 1, 2, ..., 20 ms, 100 ms apart. In each, bucket 0 is posted inside
+// backward and bucket 1 after it; the second is waited for, 2 ms for peers and
+// 1 ms for data.
+Recorder MadeRecorder(int rank, size_t capacity = 1000) {
+  Recorder recorder(rank, capacity);
+  Record at_start = BucketRecord(0, 1);  // construction: no step's
+  at_start.sent_bytes = 1'000'000;
+  recorder.Add(at_start);
+  for (int64_t step = 0; step < 20; ++step) {
+    const int64_t begin_ns = 100 * (step + 1) * kMs;
+    const int64_t end_ns = begin_ns + (step + 1) * kMs;
+    AddPhase(recorder, "step", step, begin_ns, end_ns);
+    AddPhase(recorder, "backward", step, begin_ns, begin_ns + kMs / 2);
+    Record first = BucketRecord(0, begin_ns + 1);
+    first.sent_bytes = 100;
+    recorder.Add(first);
+    Record second = BucketRecord(1, begin_ns + kMs / 2);
+    second.sent_bytes = 11;
+    second.wait_began_ns = begin_ns + kMs;
+    second.matched_ns = begin_ns + 3 * kMs;
+    second.done_ns = second.wait_ended_ns = begin_ns + 4 * kMs;
+    recorder.Add(second);
+  }
+  return recorder;
+}
+
+JobResult MadeResult() {
+  JobResult result;
+  result.losses = {5.5, 4.25, 3.125};
+  for (int rank = 0; rank < 2; ++rank) {
+    result.ranks.push_back({4000, 4096, 4001, 0x1234abcd});
+    result.recorders.push_back(MadeRecorder(rank));
+  }
+  return result;
+}
+
+JobReport MadeReport() {
+  JobReport report = MakeReport(Options(), kContext, MadeResult());
+  report.blas = "some kernel";
+  report.data = "a text";
+  return report;
+}
+
+TEST(JobReportTest, TimesAreMedianAndP95OfTheStepsAndSpeedIsOverAllOfThem) {
+  const JobReport report = MadeReport();
+  EXPECT_EQ(report.tokens_per_step, 2 * 3 * 16);
+  EXPECT_DOUBLE_EQ(report.step_ms_median, 10);
+  EXPECT_DOUBLE_EQ(report.step_ms_p95, 19);
+  EXPECT_DOUBLE_EQ(report.tokens_per_s, 96 * 20 / 0.210);
+}
+
+TEST(JobReportTest, CountsBucketsBytesAndWaitsOfTheStepsOnly) {
+  for (const RankReport& rank : MadeReport().ranks) {
+    EXPECT_EQ(rank.num_buckets, 40);
+    EXPECT_EQ(rank.num_posted_in_backward, 20);
+    EXPECT_EQ(rank.sent_bytes_per_step, 111);
+    EXPECT_DOUBLE_EQ(rank.waited_for_peers_ms, 2);
+    EXPECT_DOUBLE_EQ(rank.waited_for_data_ms, 1);
+  }
+}
+
+// The ring holds the last five steps' records; of the oldest of these steps
+// nobody can know that nothing was dropped.
+TEST(JobReportTest, ALongJobIsReportedOnTheStepsThatAreStillRecorded) {
+  JobResult result = MadeResult();
+  for (Recorder& recorder : result.recorders) recorder = MadeRecorder(0, 10);
+  const JobReport report = MakeReport(Options(), kContext, result);
+  ASSERT_EQ(report.recorded_steps, 4);
+  EXPECT_DOUBLE_EQ(report.step_ms_median, 18);
+  for (const RankReport& rank : report.ranks) {
+    EXPECT_EQ(rank.num_steps, 4);
+    EXPECT_EQ(rank.num_buckets, 8);
+    EXPECT_EQ(rank.num_posted_in_backward, 4);
+    EXPECT_EQ(rank.sent_bytes_per_step, 111);
+  }
+  EXPECT_THAT(AsText(Options(), report), HasSubstr("of the last 4 steps"));
+  EXPECT_THAT(AsText(Options(), MadeReport()), Not(HasSubstr("of the last")));
+}
+
+TEST(JobReportTest, ParametersAreCountedByTheirPrecision) {
+  EXPECT_EQ(MadeReport().parameters, 1000);
+  JobOptions options = Options();
+  options.precision = Precision::kF64;
+  EXPECT_EQ(MakeReport(options, kContext, MadeResult()).parameters, 500);
+}
+
+TEST(JobReportTest, OneHashStandsForAllRanksOrTheJobHasFailed) {
+  JobResult result = MadeResult();
+  JobReport report = MakeReport(Options(), kContext, result);
+  EXPECT_EQ(report.parameter_hash, 0x1234abcd);
+  EXPECT_TRUE(HasPassed(report));
+  result.ranks[1].parameter_hash = 7;
+  report = MakeReport(Options(), kContext, result);
+  EXPECT_FALSE(report.is_in_sync);
+  EXPECT_FALSE(HasPassed(report));
+  EXPECT_THAT(AsText(Options(), report), HasSubstr("FAIL"));
+}
+
+TEST(JobReportTest, EitherPartOfTheProofCanFailTheJob) {
+  JobReport report = MadeReport();
+  report.proof = Proof{2, true, 1e-6, 1e-15};
+  EXPECT_TRUE(HasPassed(report));
+  EXPECT_THAT(AsText(Options(), report), Not(HasSubstr("FAIL")));
+  report.proof = Proof{2, false, 1e-6, 1e-15};
+  EXPECT_FALSE(HasPassed(report));
+  EXPECT_THAT(AsText(Options(), report), HasSubstr("FAIL equal bits"));
+  report.proof = Proof{2, true, 1e-6, 1e-11};
+  EXPECT_FALSE(HasPassed(report));
+  EXPECT_THAT(AsText(Options(), report), HasSubstr("FAIL plain libtorch"));
+}
+
+TEST(JobReportTest, AJobWithoutAStepHasNoReport) {
+  JobResult result = MadeResult();
+  for (Recorder& recorder : result.recorders) recorder = Recorder(0);
+  EXPECT_THROW(MakeReport(Options(), kContext, result), collectives::Error);
+}
+
+TEST(JobReportTest, TextHasTheFiguresOfEachRankAndTheHash) {
+  const std::string text = AsText(Options(), MadeReport());
+  EXPECT_THAT(text, HasSubstr("step time 10.0 ms median, 19.0 ms p95; 9143 "
+                              "tokens/s; loss 5.5000 -> 3.1250 in 20 steps"));
+  EXPECT_THAT(text,
+              HasSubstr("\n   1         4000         4096         4001    "
+                        "50.0 %       20 of 40             111      2.0 "
+                        "+ 1.0"));
+  EXPECT_THAT(text, HasSubstr("parameter hash 000000001234abcd, the same on "
+                              "all ranks"));
+}
+
+TEST(JobReportTest, ManyRanksAreCutShortInTextOnly) {
+  JobReport report = MadeReport();
+  report.ranks.resize(40, report.ranks[0]);
+  EXPECT_THAT(AsText(Options(), report), HasSubstr("... and 24 more ranks"));
+  EXPECT_EQ(json::parse(AsJson(Options(), report))["ranks"].size(), 40);
+}
+
+TEST(JobReportTest, JsonParsesBackToTheSameFigures) {
+  JobReport report = MadeReport();
+  report.proof = Proof{2, true, 1e-6, 1e-15};
+  const std::string text = AsJson(Options(), report);
+  EXPECT_EQ(text.back(), '\n');
+  const json parsed = json::parse(text);
+  EXPECT_EQ(parsed["options"]["ranks"], 2);
+  EXPECT_EQ(parsed["options"]["recompute"], "full");
+  EXPECT_EQ(parsed["options"]["data"], "a text");
+  EXPECT_EQ(parsed["blas"], "some kernel");
+  EXPECT_EQ(parsed["losses"], json({5.5, 4.25, 3.125}));
+  EXPECT_EQ(parsed["recorded_steps"], 20);
+  EXPECT_EQ(parsed["step_ms_median"], 10.0);
+  EXPECT_EQ(parsed["step_ms_p95"], 19.0);
+  EXPECT_EQ(parsed["parameters"], 1000);
+  EXPECT_EQ(parsed["parameter_hash"], "000000001234abcd");
+  EXPECT_EQ(parsed["passed"], true);
+  ASSERT_EQ(parsed["ranks"].size(), 2);
+  EXPECT_EQ(parsed["ranks"][1]["optimizer_state_bytes"], 4001);
+  EXPECT_EQ(parsed["ranks"][1]["all_reduces_posted_in_backward"], 20);
+  EXPECT_EQ(parsed["ranks"][1]["sent_bytes_per_step_by_rule"], 111);
+  EXPECT_EQ(parsed["proof"]["equal_bits"], true);
+  EXPECT_EQ(parsed["proof"]["f64_difference"], 1e-15);
+}
+
+TEST(JobReportTest, JsonHoldsAPathThatIsNoUtf8) {
+  JobReport report = MadeReport();
+  report.data = "a\xff";
+  EXPECT_EQ(json::parse(AsJson(Options(), report))["options"]["data"],
+            "a\xEF\xBF\xBD");
+}
+
+TEST(JobReportTest, JsonWithoutAProofSaysNothingOfIt) {
+  EXPECT_FALSE(json::parse(AsJson(Options(), MadeReport())).contains("proof"));
+}
+
+}  // namespace
+}  // namespace trainsys

@@ -1,0 +1,109 @@
+#include "trainsys/timeline/step_text.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "collectives/errors.h"
+#include "tests/timeline/made_recorder.h"
+
+namespace trainsys {
+namespace {
+
+using collectives::Operation;
+using collectives::Record;
+using collectives::Recorder;
+using collectives::RecordState;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+constexpr int64_t kMs = 1'000'000;
+
+// Step 4 from 100 to 120 ms, so that 20 characters are 1 ms each.
+Recorder MadeRecorder() {
+  Recorder recorder(3);
+  AddPhase(recorder, "step", 4, 100 * kMs, 120 * kMs);
+  AddPhase(recorder, "forward", 4, 100 * kMs, 105 * kMs);
+  AddPhase(recorder, "backward", 4, 105 * kMs, 115 * kMs);
+  AddPhase(recorder, "forward", 5, 121 * kMs, 125 * kMs);
+  return recorder;
+}
+
+Record MadeBucket() {
+  Record record = BucketRecord(0, 108 * kMs);
+  record.bytes = 2560;
+  record.matched_ns = 110 * kMs;
+  record.done_ns = 113 * kMs;
+  record.wait_began_ns = 115 * kMs;
+  record.wait_ended_ns = 115 * kMs;
+  return record;
+}
+
+TEST(DrawStepTest, OneAxisHasAllPhasesAndCollectivesOfTheStep) {
+  Recorder recorder = MadeRecorder();
+  recorder.Add(MadeBucket());
+  Record loss = MadeBucket();
+  loss.label = "loss";
+  loss.is_async = false;
+  loss.bytes = 8;
+  loss.posted_ns = loss.matched_ns = loss.done_ns = 119 * kMs;
+  recorder.Add(loss);
+  // clang-format off
+  EXPECT_EQ(DrawStep(recorder, 4, 20),
+      "step 5 of rank 3, 20.0 ms from left to right; '.' waits for peers, "
+          "'#' moves data, '|' the rank waits\n"
+      "  forward       |=====               |     0.00 - 5.00 ms\n"
+      "  backward      |     ==========     |     5.00 - 15.00 ms\n"
+      "  bucket 0      |        ..###  |    |     8.00 posted, "
+          "10.00 matched, 13.00 done; all-reduce 2.5 KiB\n"
+      "  loss          |                   #|    19.00 posted, "
+          "19.00 matched, 19.00 done; all-reduce 0.0 KiB\n");
+  // clang-format on
+}
+
+TEST(DrawStepTest, CollectivesOfOtherStepsAndFailedOnesAreLeftOut) {
+  Recorder recorder = MadeRecorder();
+  Record before = MadeBucket();
+  before.label = "before";
+  before.posted_ns = 99 * kMs;
+  recorder.Add(before);
+  Record after = MadeBucket();
+  after.label = "after";
+  after.posted_ns = 120 * kMs;
+  recorder.Add(after);
+  Record failed = MadeBucket();
+  failed.label = "failed";
+  failed.state = RecordState::kFailed;
+  recorder.Add(failed);
+  const std::string text = DrawStep(recorder, 4);
+  EXPECT_THAT(text, Not(HasSubstr("before")));
+  EXPECT_THAT(text, Not(HasSubstr("after")));
+  EXPECT_THAT(text, Not(HasSubstr("failed")));
+}
+
+TEST(DrawStepTest, WhatEndsBeyondTheStepStaysOnTheAxis) {
+  Recorder recorder = MadeRecorder();
+  Record late = MadeBucket();
+  late.posted_ns = 119 * kMs;
+  late.matched_ns = 130 * kMs;
+  late.done_ns = late.wait_began_ns = 140 * kMs;
+  recorder.Add(late);
+  EXPECT_THAT(DrawStep(recorder, 4, 20),
+              HasSubstr("  bucket 0      |                   ||    19.00"));
+}
+
+TEST(DrawStepTest, AStepOfNoLengthIsStillAText) {
+  Recorder recorder(0);
+  AddPhase(recorder, "step", 0, 5, 5);
+  AddPhase(recorder, "forward", 0, 5, 5);
+  EXPECT_THAT(DrawStep(recorder, 0, 4), HasSubstr("  forward       |=   |"));
+}
+
+TEST(DrawStepTest, AStepThatWasNotRecordedOrHasNotEndedIsAnError) {
+  Recorder recorder = MadeRecorder();
+  EXPECT_THROW(DrawStep(recorder, 3), collectives::Error);
+  AddPhase(recorder, "step", 6, 130 * kMs, 0);
+  EXPECT_THROW(DrawStep(recorder, 6), collectives::Error);
+}
+
+}  // namespace
+}  // namespace trainsys

@@ -1,0 +1,198 @@
+#include "trainsys/train/job.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <string>
+
+#include "collectives/errors.h"
+#include "trainsys/model/transformer_lm.h"
+#include "trainsys/tensor/compare.h"
+#include "trainsys/tensor/tensor_memory.h"
+
+namespace trainsys {
+namespace {
+
+using collectives::InvalidArgument;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+ByteDataset ShortText() {
+  std::string text;
+  for (int i = 0; i < 100; ++i) text += "the cat sat on the mat; ";
+  return ByteDataset::FromBytes(text, /*context=*/16);
+}
+
+JobOptions SmallJob() {
+  JobOptions options;
+  options.ranks = 2;
+  options.steps = 3;
+  options.batch = 2;
+  return options;
+}
+
+void ExpectSameTraining(const JobResult& a, const JobResult& b) {
+  EXPECT_EQ(a.losses, b.losses);
+  for (const RankSummary& rank : b.ranks) {
+    EXPECT_EQ(rank.parameter_hash, a.ranks[0].parameter_hash);
+  }
+}
+
+TEST(RunJobTest, RanksAreInSyncAndTheLossFalls) {
+  JobOptions options = SmallJob();
+  options.ranks = 3;
+  options.steps = 8;
+  const JobResult result = RunJob(options, ShortText());
+  EXPECT_EQ(result.ranks.size(), 3);
+  EXPECT_EQ(result.recorders.size(), 3);
+  ExpectSameTraining(result, result);
+  ASSERT_EQ(result.losses.size(), 8);
+  EXPECT_NEAR(result.losses[0], std::log(256), 0.5);
+  EXPECT_LT(result.losses[7], result.losses[0] - 0.5);
+}
+
+struct Variant {
+  int64_t bucket_kb;
+  int zero;
+  Recompute recompute;
+};
+
+TEST(RunJobTest, BucketSizeShardingAndRecomputationChangeNoBit) {
+  const JobResult expected = RunJob(SmallJob(), ShortText());
+  // Each pair of settings occurs; the first is the job itself once more.
+  for (const Variant& variant :
+       {Variant{512, 1, Recompute::kFull}, Variant{512, 0, Recompute::kNone},
+        Variant{64, 1, Recompute::kNone}, Variant{64, 0, Recompute::kFull},
+        Variant{1, 1, Recompute::kFull}, Variant{1, 0, Recompute::kNone}}) {
+    JobOptions options = SmallJob();
+    options.bucket_kb = variant.bucket_kb;
+    options.zero = variant.zero;
+    options.recompute = variant.recompute;
+    SCOPED_TRACE(std::to_string(variant.bucket_kb) + " KiB, zero " +
+                 std::to_string(variant.zero));
+    ExpectSameTraining(expected, RunJob(options, ShortText()));
+  }
+}
+
+TEST(RunJobTest, AnotherSeedTrainsAnotherModel) {
+  JobOptions options = SmallJob();
+  const JobResult one = RunJob(options, ShortText());
+  options.seed = 2;
+  const JobResult two = RunJob(options, ShortText());
+  EXPECT_NE(one.ranks[0].parameter_hash, two.ranks[0].parameter_hash);
+}
+
+TEST(RunJobTest, TheObserverSeesEachStepOnce) {
+  std::vector<double> seen;
+  const JobResult result =
+      RunJob(SmallJob(), ShortText(), [&](int64_t step, double loss) {
+        EXPECT_EQ(step, static_cast<int64_t>(seen.size()));
+        seen.push_back(loss);
+      });
+  EXPECT_EQ(seen, result.losses);
+}
+
+TEST(RunJobTest, TheSnapshotIsOfItsStep) {
+  JobOptions options = SmallJob();
+  options.snapshot_steps = 2;
+  const JobResult longer = RunJob(options, ShortText());
+  options.steps = 2;
+  const JobResult shorter = RunJob(options, ShortText());
+  EXPECT_TRUE(EqualBits(longer.snapshot, shorter.snapshot));
+  EXPECT_EQ(HashOf(shorter.snapshot), shorter.ranks[0].parameter_hash);
+  EXPECT_NE(HashOf(longer.snapshot), longer.ranks[0].parameter_hash);
+}
+
+TEST(RunJobTest, BytesAreCountedWholeAndSharded) {
+  const int64_t parameters = ParameterCount({.context = 16});
+  JobOptions options = SmallJob();
+  for (const int zero : {0, 1}) {
+    options.zero = zero;
+    int64_t state_bytes = 0;
+    for (const RankSummary& rank : RunJob(options, ShortText()).ranks) {
+      EXPECT_EQ(rank.parameter_bytes, 4 * parameters);
+      EXPECT_GE(rank.gradient_bytes, 4 * parameters);
+      state_bytes += rank.state_bytes;
+    }
+    EXPECT_EQ(state_bytes, 8 * parameters * (zero == 0 ? 2 : 1));
+  }
+}
+
+TEST(RunJobTest, InF64EveryNumberIsADouble) {
+  JobOptions options = SmallJob();
+  options.steps = options.snapshot_steps = 1;
+  options.precision = Precision::kF64;
+  const JobResult result = RunJob(options, ShortText());
+  for (const at::Tensor& p : result.snapshot) {
+    EXPECT_EQ(p.scalar_type(), at::kDouble);
+  }
+  EXPECT_EQ(result.ranks[0].parameter_bytes,
+            8 * ParameterCount({.context = 16}));
+}
+
+TEST(MakeModelTest, RanksStartFromDifferentWeights) {
+  const auto zero = MakeModel(SmallJob(), 16, 0);
+  const auto one = MakeModel(SmallJob(), 16, 1);
+  EXPECT_FALSE(EqualBits(zero->parameters(), one->parameters()));
+  EXPECT_TRUE(EqualBits(zero->parameters(),
+                        MakeModel(SmallJob(), 16, 0)->parameters()));
+}
+
+TEST(LossTest, TheWholeBatchIsTheRanksBatchesTogether) {
+  const JobOptions options = SmallJob();
+  const ByteDataset data = ShortText();
+  const auto model = MakeModel(options, 16, 0);
+  const double whole = WholeLoss(options, data, *model, 3).item<double>();
+  const double first = LocalLoss(options, data, *model, 3, 0).item<double>();
+  const double second = LocalLoss(options, data, *model, 3, 1).item<double>();
+  EXPECT_NE(first, second);
+  EXPECT_NEAR(whole, (first + second) / 2, 1e-5);
+}
+
+// One option that no job can have, and what the refusal must say.
+struct Impossible {
+  std::string name;
+  std::function<void(JobOptions&)> set;
+  std::string value;
+};
+
+TEST(ValidateTest, ImpossibleOptionsAreRefusedEachInOneLineThatNamesThem) {
+  const double nan = std::nan("");
+  const double infinity = std::numeric_limits<double>::infinity();
+  const std::vector<Impossible> cases{
+      {"ranks", [](auto& o) { o.ranks = 0; }, "0"},
+      {"ranks", [](auto& o) { o.ranks = -1; }, "-1"},
+      {"ranks", [](auto& o) { o.ranks = 10'000'000; }, "10000000"},
+      {"steps", [](auto& o) { o.steps = 0; }, "0"},
+      {"batch", [](auto& o) { o.batch = 0; }, "0"},
+      {"batch", [](auto& o) { o.batch = 1 << 20; }, "1048576"},
+      {"bucket-kb", [](auto& o) { o.bucket_kb = 0; }, "0"},
+      {"bucket-kb", [](auto& o) { o.bucket_kb = int64_t{1} << 60; },
+       "1152921504606846976"},
+      {"zero", [](auto& o) { o.zero = 2; }, "2"},
+      {"zero", [](auto& o) { o.zero = -1; }, "-1"},
+      {"lr", [](auto& o) { o.lr = 0; }, "0"},
+      {"lr", [](auto& o) { o.lr = -1; }, "-1"},
+      {"lr", [nan](auto& o) { o.lr = nan; }, "nan"},
+      {"lr", [infinity](auto& o) { o.lr = infinity; }, "inf"},
+  };
+  for (const Impossible& impossible : cases) {
+    JobOptions options = SmallJob();
+    impossible.set(options);
+    try {
+      RunJob(options, ShortText());
+      ADD_FAILURE() << impossible.name << " " << impossible.value;
+    } catch (const InvalidArgument& e) {
+      EXPECT_THAT(e.what(),
+                  AllOf(HasSubstr(impossible.name + " is " + impossible.value),
+                        HasSubstr("expected")));
+      EXPECT_EQ(std::string(e.what()).find('\n'), std::string::npos);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace trainsys

@@ -1,0 +1,102 @@
+#include "trainsys/train/step.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "collectives/shm/run_ranks.h"
+#include "trainsys/checks/small_models.h"
+#include "trainsys/ddp/check_in_sync.h"
+#include "trainsys/timeline/overlap.h"
+#include "trainsys/zero/zero1.h"
+
+namespace trainsys {
+namespace {
+
+using collectives::Communicator;
+using collectives::PhaseRecord;
+using collectives::Recorder;
+using collectives::RunRanks;
+using ::testing::Each;
+using ::testing::ElementsAre;
+
+constexpr int64_t kSteps = 5;
+
+// Result: the losses that this rank has seen.
+std::vector<double> Train(Communicator& comm) {
+  const auto model = MakeMlp(comm.rank());
+  BucketedDDP ddp(*model, comm, {.bucket_bytes = 32 << 10});
+  ZeRO1 optimizer(ddp.parameters(), comm, {.lr = 1e-2});
+  const Samples samples = MakeSamples(0).Part(comm.rank(), comm.ranks());
+  std::vector<double> losses;
+  for (int64_t step = 0; step < kSteps; ++step) {
+    losses.push_back(TrainStep(
+        {[&] { return LossOf(*model, samples); }, ddp, optimizer, comm}, step));
+    EXPECT_TRUE(CheckInSync(ddp.parameters(), comm).empty());
+  }
+  return losses;
+}
+
+TEST(TrainStepTest, EveryRankSeesTheSameFallingLoss) {
+  for (int ranks : {1, 2, 3, 4, 5, 7, 8}) {
+    std::vector<std::vector<double>> losses(static_cast<size_t>(ranks));
+    RunRanks({.ranks = ranks}, [&](Communicator& comm) {
+      losses[static_cast<size_t>(comm.rank())] = Train(comm);
+    });
+    EXPECT_THAT(losses, Each(losses[0]));
+    EXPECT_LT(losses[0].back(), losses[0].front());
+  }
+}
+
+// The first step's loss is that of rank 0's weights on everybody's samples.
+TEST(TrainStepTest, TheLossIsTheMeanOverRanks) {
+  const auto model = MakeMlp(0);
+  const double whole = LossOf(*model, MakeSamples(0)).item<double>();
+  RunRanks({.ranks = 4}, [&](Communicator& comm) {
+    EXPECT_NEAR(Train(comm)[0], whole, 1e-6);
+  });
+}
+
+TEST(TrainStepTest, ItsPhasesAreMarkedInOrderInsideTheStep) {
+  const auto recorders =
+      RunRanks({.ranks = 2}, [](Communicator& comm) { Train(comm); });
+  for (const Recorder& recorder : recorders) {
+    ASSERT_EQ(recorder.Phases().size(), 5 * kSteps);
+    for (int64_t step = 0; step < kSteps; ++step) {
+      const PhaseRecord* phases = &recorder.Phases()[5 * step];
+      std::vector<std::string> names;
+      int64_t end_ns = phases[0].begin_ns;
+      for (int i = 0; i < 5; ++i) {
+        names.push_back(phases[i].name);
+        EXPECT_EQ(phases[i].step, step);
+        EXPECT_GE(phases[i].begin_ns, i < 2 ? phases[0].begin_ns : end_ns);
+        EXPECT_LE(phases[i].end_ns, phases[0].end_ns);
+        end_ns = phases[i].end_ns;
+      }
+      EXPECT_THAT(names, ElementsAre("step", "forward", "backward",
+                                     "gradient sync", "optimizer"));
+    }
+  }
+}
+
+TEST(TrainStepTest, TheBucketsArePostedInsideBackward) {
+  const auto recorders =
+      RunRanks({.ranks = 3}, [](Communicator& comm) { Train(comm); });
+  for (const Recorder& recorder : recorders) {
+    for (int64_t step = 0; step < kSteps; ++step) {
+      const auto whole = FindPhase(recorder, "step", step);
+      const auto backward = FindPhase(recorder, "backward", step);
+      ASSERT_TRUE(whole && backward);
+      const size_t posted =
+          BucketRecords(recorder, whole->begin_ns, whole->end_ns).size();
+      EXPECT_GT(posted, 1);
+      EXPECT_EQ(
+          BucketRecords(recorder, backward->begin_ns, backward->end_ns).size(),
+          posted);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace trainsys
