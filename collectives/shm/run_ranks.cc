@@ -16,16 +16,6 @@
 namespace collectives {
 namespace {
 
-void Check(const RunRanksOptions& options) {
-  if (options.ranks < 1 || options.ranks > kMaxRanks) {
-    throw InvalidArgument("ranks is " + std::to_string(options.ranks) +
-                          ", expected 1 to " + std::to_string(kMaxRanks));
-  }
-  if (options.timeout <= std::chrono::nanoseconds(0)) {
-    throw InvalidArgument("timeout is 0 or negative, expected a positive time");
-  }
-}
-
 std::string What(const std::exception_ptr& error) {
   try {
     std::rethrow_exception(error);
@@ -82,7 +72,7 @@ class Run {
     }
   }
 
-  void Start(const std::function<void(Communicator&)>& fn) {
+  void Start(const RankFunction& fn) {
     std::vector<std::thread> threads;
     threads.reserve(static_cast<size_t>(group_->ranks));
     for (int r = 0; r < group_->ranks; ++r) {
@@ -112,7 +102,7 @@ class Run {
   }
 
  private:
-  void RunRank(int rank, const std::function<void(Communicator&)>& fn) {
+  void RunRank(int rank, const RankFunction& fn) {
     const auto& state = states_[static_cast<size_t>(rank)];
     try {
       ShmCommunicator comm(state, "main",
@@ -140,9 +130,8 @@ class Run {
 }  // namespace
 
 std::vector<Recorder> RunRanks(const RunRanksOptions& options,
-                               const std::function<void(Communicator&)>& fn) {
-  Check(options);
-  if (!fn) throw InvalidArgument("the function to run on each rank is empty");
+                               const RankFunction& fn) {
+  Validate(options, fn);
   Run run(options);
   run.Start(fn);
   return run.Finish();

@@ -1,24 +1,11 @@
 // Starts ranks as threads of this process.
 #pragma once
 
-#include <chrono>
-#include <cstddef>
-#include <functional>
 #include <vector>
 
-#include "collectives/communicator.h"
-#include "collectives/record/recorder.h"
+#include "collectives/run_ranks.h"
 
 namespace collectives {
-
-inline constexpr int kMaxRanks = 1024;
-
-struct RunRanksOptions {
-  int ranks = 1;  // 1 to kMaxRanks
-  // How long a collective may wait for its peers.
-  std::chrono::nanoseconds timeout = std::chrono::minutes(10);
-  size_t record_capacity = Recorder::kDefaultCapacity;  // for each rank
-};
 
 // Runs `fn` once on each of options.ranks new threads with the rank's own
 // communicator, and joins them.
@@ -34,6 +21,15 @@ struct RunRanksOptions {
 //     comm.AllReduce(AsBuffer(std::span(x)), ReduceOp::kSum, "x");
 //   });
 std::vector<Recorder> RunRanks(const RunRanksOptions& options,
-                               const std::function<void(Communicator&)>& fn);
+                               const RankFunction& fn);
+
+class ThreadRunner final : public RankRunner {
+ public:
+  std::vector<Recorder> Run(const RunRanksOptions& options,
+                            const RankFunction& fn) override {
+    return RunRanks(options, fn);
+  }
+  bool HasFirstRank() const override { return true; }
+};
 
 }  // namespace collectives
