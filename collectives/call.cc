@@ -1,8 +1,10 @@
 #include "collectives/call.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <limits>
 #include <numeric>
+#include <utility>
 
 #include "collectives/errors.h"
 
@@ -156,6 +158,28 @@ std::string Differences(const Call& a, const Call& b) {
   differ(a.root != b.root, "root");
   differ(a.label != b.label, "label");
   return text;
+}
+
+// Equal calls are listed once.
+std::string Mismatch(std::span<const Call* const> calls) {
+  std::string differences;
+  for (const Call* call : calls) {
+    if (differences.empty()) differences = Differences(*calls[0], *call);
+  }
+  if (differences.empty()) return "";
+  std::vector<std::pair<std::string, std::string>> groups;  // ranks, call
+  for (size_t r = 0; r < calls.size(); ++r) {
+    const std::string text = Describe(*calls[r]);
+    auto same = std::find_if(groups.begin(), groups.end(),
+                             [&](const auto& g) { return g.second == text; });
+    if (same == groups.end()) same = groups.insert(same, {"", text});
+    same->first += " " + std::to_string(r);
+  }
+  std::string all = "the ranks' calls differ in " + differences + ":";
+  for (const auto& [members, text] : groups) {
+    all += " [rank" + members + ": " + text + "]";
+  }
+  return all;
 }
 
 int64_t SentBytes(const Call& call, int ranks) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -47,6 +48,10 @@ std::string Describe(const Call& call);
 
 // Which facts differ, as words: "elements, label". Empty: the calls match.
 std::string Differences(const Call& a, const Call& b);
+
+// What to say of the ranks' calls, in rank order, if they differ: "the ranks'
+// calls differ in label: [rank 0 1: ...] [rank 2: ...]". Empty: they match.
+std::string Mismatch(std::span<const Call* const> calls);
 
 // The bytes one rank sends over a network in the usual algorithm (ring for
 // the reductions and the gather, pipelined chain for broadcast). Shared

@@ -95,42 +95,20 @@ bool Round::has_arrived(int rank) const {
 }
 
 bool Round::Match() {
-  std::string mismatch = Mismatch();
+  std::vector<const Call*> calls;
+  for (const Post& p : posts_) calls.push_back(&p.call);
+  std::string mismatch = Mismatch(calls);
   if (!mismatch.empty()) {
     Fail({Failure::Kind::kMismatch, 0, false, std::move(mismatch)});
     return false;
   }
-  Plan();
+  Plan(calls);
   if (!Settle(kMatched)) return false;  // given up before the last rank came
   if (num_chunks_ == 0) Finish();
   return true;
 }
 
-// Equal calls are listed once: "ranks 0 1 3: ...; rank 2: ...".
-std::string Round::Mismatch() const {
-  std::string differences;
-  for (int r = 1; r < ranks() && differences.empty(); ++r) {
-    differences = Differences(call(0), call(r));
-  }
-  if (differences.empty()) return "";
-  std::vector<std::pair<std::string, std::string>> groups;  // ranks, call
-  for (int r = 0; r < ranks(); ++r) {
-    const std::string text = Describe(call(r));
-    auto same = std::find_if(groups.begin(), groups.end(),
-                             [&](const auto& g) { return g.second == text; });
-    if (same == groups.end()) same = groups.insert(same, {"", text});
-    same->first += " " + std::to_string(r);
-  }
-  std::string all = "the ranks' calls differ in " + differences + ":";
-  for (const auto& [members, text] : groups) {
-    all += " [rank" + members + ": " + text + "]";
-  }
-  return all;
-}
-
-void Round::Plan() {
-  std::vector<const Call*> calls;
-  for (const Post& p : posts_) calls.push_back(&p.call);
+void Round::Plan(const std::vector<const Call*>& calls) {
   movement_ = Movement(calls);
   const int64_t elems = movement_.elems();
   if (elems > 0) {

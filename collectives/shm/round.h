@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "collectives/call.h"
+#include "collectives/rank/failure.h"
+#include "collectives/rank/pending.h"
 #include "collectives/shm/movement.h"
 #include "collectives/sync/wait_word.h"
 
@@ -38,17 +40,6 @@ class RoundRef {
   Round* round_ = nullptr;
 };
 
-// Why a collective will never match.
-struct Failure {
-  enum class Kind { kMismatch, kTimeout, kPeer };
-  Kind kind = Kind::kPeer;
-  int rank = 0;  // kPeer: the one that failed
-  // Withdrawn while an exception unwinds: its cause follows in the group's
-  // AbortFlag.
-  bool is_withdrawal = false;
-  std::string what;
-};
-
 // Rounds of a channel form a list in order of their sequence numbers; each
 // rank holds a cursor into it, so any number may be in flight.
 //
@@ -67,7 +58,7 @@ struct Failure {
 // A matched round always runs to its end, by whichever threads claim chunks.
 class Round {
  public:
-  enum class Stage { kOpen, kMatched, kDone, kFailed };
+  using Stage = Pending::Stage;
 
   Round(int ranks, uint64_t sequence)
       : sequence_(sequence), posts_(static_cast<size_t>(ranks)) {}
@@ -124,8 +115,7 @@ class Round {
 
   const Post& post(int rank) const { return posts_[static_cast<size_t>(rank)]; }
   bool Match();
-  std::string Mismatch() const;
-  void Plan();
+  void Plan(const std::vector<const Call*>& calls);
   bool Settle(uintptr_t state);
   void Finish();
   void Release();

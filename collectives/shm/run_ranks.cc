@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "collectives/errors.h"
-#include "collectives/shm/rank_state.h"
+#include "collectives/rank/rank_state.h"
 #include "collectives/shm/shm_communicator.h"
 
 namespace collectives {
@@ -68,14 +68,14 @@ class Run {
         errors_(static_cast<size_t>(options.ranks)) {
     for (int r = 0; r < options.ranks; ++r) {
       states_.push_back(
-          std::make_shared<RankState>(group_, r, options.record_capacity));
+          std::make_shared<RankState>(r, options.record_capacity));
     }
   }
 
   void Start(const RankFunction& fn) {
     std::vector<std::thread> threads;
-    threads.reserve(static_cast<size_t>(group_->ranks));
-    for (int r = 0; r < group_->ranks; ++r) {
+    threads.reserve(static_cast<size_t>(group_->ranks()));
+    for (int r = 0; r < group_->ranks(); ++r) {
       try {
         threads.emplace_back([this, &fn, r] { RunRank(r, fn); });
       } catch (const std::system_error& e) {
@@ -89,7 +89,7 @@ class Run {
   }
 
   std::vector<Recorder> Finish() {
-    if (const FailureCause* cause = group_->abort.cause()) {
+    if (const FailureCause* cause = group_->abort().cause()) {
       const int rank = FirstFailure(cause->rank, errors_);
       const std::exception_ptr& error = errors_[static_cast<size_t>(rank)];
       throw RankFailed(rank, What(error), error);
@@ -105,18 +105,19 @@ class Run {
   void RunRank(int rank, const RankFunction& fn) {
     const auto& state = states_[static_cast<size_t>(rank)];
     try {
-      ShmCommunicator comm(state, "main",
+      ShmCommunicator comm(group_, state, "main",
                            std::move(heads_[static_cast<size_t>(rank)]));
       fn(comm);
     } catch (...) {
       Fail(rank, std::current_exception());
     }
-    state->Leave();
+    group_->Leave(rank);
+    state->ForgetContinuations();
   }
 
   void Fail(int rank, std::exception_ptr error) {
     errors_[static_cast<size_t>(rank)] = error;
-    group_->abort.Raise(CauseOf(rank, error));
+    group_->abort().Raise(CauseOf(rank, error));
   }
 
   std::shared_ptr<ShmGroup> group_;

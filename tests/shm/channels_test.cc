@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "collectives/errors.h"
-#include "collectives/shm/rank_state.h"
+#include "collectives/rank/rank_state.h"
 #include "collectives/shm/run_ranks.h"
 #include "collectives/shm/shm_communicator.h"
 
@@ -112,9 +112,9 @@ TEST(InvalidCallTest, IsRefusedBeforeAnythingIsPosted) {
 
 // A group of one, put together by hand so that a test can hold its guard.
 struct Alone {
-  std::shared_ptr<RankState> state = std::make_shared<RankState>(
-      std::make_shared<ShmGroup>(1, std::chrono::seconds(60)), 0, 16);
-  ShmCommunicator comm{state, "main", RoundRef(new Round(1, ~uint64_t{0}))};
+  std::shared_ptr<RankState> state = std::make_shared<RankState>(0, 16);
+  ShmCommunicator comm{std::make_shared<ShmGroup>(1, std::chrono::seconds(60)),
+                       state, "main", RoundRef(new Round(1, ~uint64_t{0}))};
 };
 
 std::string RefusalOf(const std::function<void()>& fn) {

@@ -4,21 +4,24 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <vector>
 
-#include "collectives/shm/round.h"
+#include "collectives/rank/pending.h"
 
 namespace collectives {
 
 struct Continuation {
   const void* channel = nullptr;  // identifies it
   uint64_t sequence = 0;
-  RoundRef round;  // empty: done already
+  std::shared_ptr<Pending> pending;  // null: done already
   std::function<void()> fn;
 
-  bool IsSettled() const;
-  bool HasFailed() const;
+  bool IsSettled() const { return !pending || pending->IsSettled(); }
+  bool HasFailed() const {
+    return pending && pending->stage() == Pending::Stage::kFailed;
+  }
 };
 
 // Those of one channel leave in the order of their collectives, so that what
@@ -38,7 +41,7 @@ class Continuations {
 
   // The collectives whose continuations hold up those of this one; none if it
   // has none.
-  std::vector<RoundRef> Before(const void* channel, uint64_t sequence) const;
+  std::vector<std::shared_ptr<Pending>> Before(const void* channel, uint64_t sequence) const;
 
  private:
   std::deque<Continuation> items_;  // of one channel: in order of sequence

@@ -1,17 +1,9 @@
-#include "collectives/shm/continuations.h"
+#include "collectives/rank/continuations.h"
 
 #include <algorithm>
 #include <utility>
 
 namespace collectives {
-
-bool Continuation::IsSettled() const {
-  return !round || round->stage() == Round::Stage::kDone || HasFailed();
-}
-
-bool Continuation::HasFailed() const {
-  return round && round->stage() == Round::Stage::kFailed;
-}
 
 void Continuations::Add(Continuation continuation) {
   const auto later =
@@ -58,13 +50,13 @@ std::vector<Continuation> Continuations::TakeAll() {
   return all;
 }
 
-std::vector<RoundRef> Continuations::Before(const void* channel,
-                                            uint64_t sequence) const {
-  std::vector<RoundRef> before;
+std::vector<std::shared_ptr<Pending>> Continuations::Before(
+    const void* channel, uint64_t sequence) const {
+  std::vector<std::shared_ptr<Pending>> before;
   for (const Continuation& c : items_) {
     if (c.channel != channel) continue;
     if (c.sequence == sequence) return before;
-    if (c.round) before.push_back(c.round);
+    if (c.pending) before.push_back(c.pending);
   }
   return {};
 }

@@ -1,0 +1,58 @@
+// What one rank has, over all its channels, whatever the backend.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+
+#include "collectives/rank/continuations.h"
+#include "collectives/record/recorder.h"
+
+namespace collectives {
+
+// Threads: the rank's own, one caller at a time; CallerGuard refuses others.
+class RankState {
+ public:
+  RankState(int rank, size_t record_capacity)
+      : recorder_(rank, record_capacity) {}
+
+  int rank() const { return recorder_.rank(); }
+  Recorder& recorder() { return recorder_; }
+
+  // What waits to be run. Under a CallerGuard only.
+  Continuations& continuations() { return continuations_; }
+  // Runs what is ready and drops what has failed. Does nothing from inside a
+  // continuation.
+  void RunContinuations();
+  // The rank makes no more calls. A function that waits to be run may own a
+  // Work and that this state: destroyed here, or never.
+  void ForgetContinuations() { continuations_.TakeAll(); }
+
+ private:
+  friend class CallerGuard;
+
+  Recorder recorder_;
+  Continuations continuations_;
+  // Written and read by the rank's thread. Atomic because a second caller may
+  // look before it is refused.
+  std::atomic<bool> is_running_continuations_{false};
+  std::atomic<bool> is_busy_{false};  // written and read by CallerGuard
+};
+
+// Refuses a second caller of one rank. Errors: InvalidArgument.
+//
+//   this caller                the next one
+//   -----------                ------------
+//   uses the state
+//   ~CallerGuard     (O) --->  CallerGuard          (N)
+class CallerGuard {
+ public:
+  explicit CallerGuard(RankState& state);
+  ~CallerGuard();
+  CallerGuard(const CallerGuard&) = delete;
+  CallerGuard& operator=(const CallerGuard&) = delete;
+
+ private:
+  RankState& state_;
+};
+
+}  // namespace collectives

@@ -1,0 +1,116 @@
+#include "collectives/rank/rank_work.h"
+
+#include <exception>
+#include <utility>
+#include <vector>
+
+#include "collectives/errors.h"
+#include "collectives/record/clock.h"
+
+namespace collectives {
+namespace {
+
+Record PostedRecord(const Call& call, const Position& position, int ranks) {
+  Record record;
+  record.channel = *position.channel;
+  record.sequence = position.sequence;
+  record.operation = call.operation;
+  record.reduce_op = call.reduce_op;
+  record.dtype = call.dtype;
+  record.elems = call.elems;
+  record.bytes = call.elems * SizeOf(call.dtype);
+  record.sent_bytes = SentBytes(call, ranks);
+  record.label = call.label;
+  record.is_async = call.is_async;
+  record.posted_ns = NowNs();
+  return record;
+}
+
+}  // namespace
+
+RankWork::RankWork(std::shared_ptr<RankState> state, Position position,
+                   const Call& call, int ranks)
+    : state_(std::move(state)),
+      position_(std::move(position)),
+      record_(state_->recorder().Add(PostedRecord(call, position_, ranks))),
+      exceptions_(std::uncaught_exceptions()) {}
+
+RankWork::~RankWork() {
+  if (std::uncaught_exceptions() > exceptions_) Withdraw();
+  if (is_recorded_ || !pending_) return;
+  const int64_t began_ns = NowNs();
+  pending_->Await();
+  try {
+    const CallerGuard guard(*state_);
+    WriteRecord(began_ns);
+  } catch (const InvalidArgument&) {
+    // A second caller of the rank: its own call throws, here a record stays
+    // "posted".
+  }
+}
+
+bool RankWork::IsDone() {
+  if (!pending_) return true;
+  if (first_look_ns_ == 0) first_look_ns_ = NowNs();
+  pending_->Look(first_look_ns_);
+  return pending_->IsSettled();
+}
+
+void RankWork::Wait() {
+  state_->RunContinuations();
+  Settle();
+  if (pending_) pending_->ThrowIfFailed();
+  state_->RunContinuations();
+}
+
+void RankWork::OnDone(std::function<void()> fn) {
+  const CallerGuard guard(*state_);
+  state_->continuations().Add(
+      {position_.channel.get(), position_.sequence, pending_, std::move(fn)});
+}
+
+// What an exception unwinds, the peers need not wait for, and what this work
+// would have run may refer to what is gone.
+void RankWork::Withdraw() {
+  if (pending_) pending_->Withdraw();
+  std::vector<Continuation> dropped;  // destroyed after the guard
+  try {
+    const CallerGuard guard(*state_);
+    dropped = state_->continuations().Take(position_.channel.get(),
+                                           position_.sequence);
+  } catch (const InvalidArgument&) {
+    // As in the destructor.
+  }
+}
+
+void RankWork::Settle() {
+  if (is_recorded_) return;
+  const CallerGuard guard(*state_);
+  const int64_t began_ns = NowNs();
+  pending_->Await();
+  WriteRecord(began_ns);
+  is_recorded_ = true;
+  if (pending_->stage() != Pending::Stage::kDone) return;
+  // Matched, as this one was: no peer is waited for here.
+  for (const auto& earlier : state_->continuations().Before(
+           position_.channel.get(), position_.sequence)) {
+    earlier->Await();
+  }
+  pending_.reset();
+}
+
+void RankWork::WriteRecord(int64_t began_ns) {
+  Record* record = state_->recorder().Find(record_);
+  if (record == nullptr) return;
+  record->wait_began_ns = began_ns;
+  record->wait_ended_ns = NowNs();
+  if (pending_->stage() == Pending::Stage::kDone) {
+    record->state = RecordState::kDone;
+    record->matched_ns = pending_->matched_ns();
+    record->done_ns = pending_->done_ns();
+  } else {
+    record->state = RecordState::kFailed;
+  }
+}
+
+}  // namespace collectives

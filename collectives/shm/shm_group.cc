@@ -1,0 +1,94 @@
+#include "collectives/shm/shm_group.h"
+
+#include <algorithm>
+#include <string>
+#include <thread>
+
+#include "collectives/errors.h"
+#include "collectives/record/clock.h"
+
+namespace collectives {
+namespace {
+
+// A rank that withdrew is unwinding an exception; its cause is worth this.
+constexpr std::chrono::milliseconds kGraceForTheCause{50};
+
+std::vector<int> MissingRanks(const Round& round) {
+  std::vector<int> missing;
+  for (int r = 0; r < round.ranks(); ++r) {
+    if (!round.has_arrived(r)) missing.push_back(r);
+  }
+  return missing;
+}
+
+std::string PeerText(const FailureCause& cause) {
+  return "rank " + std::to_string(cause.rank) + " failed: " + cause.what;
+}
+
+}  // namespace
+
+void ShmGroup::Leave(int rank) {
+  // (L) release, pairs with (M): the calls that this rank has made are seen
+  // before it is seen to have left.
+  has_left_[static_cast<size_t>(rank)].store(true, std::memory_order_release);
+}
+
+void ShmGroup::ThrowIfAborted() const {
+  if (const FailureCause* cause = abort_.cause()) {
+    throw PeerFailed(cause->rank, PeerText(*cause));
+  }
+}
+
+void ShmGroup::AwaitCause() const {
+  const auto deadline = std::chrono::steady_clock::now() + kGraceForTheCause;
+  while (!abort_.cause() && std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+}
+
+// With hundreds of ranks on few cores, waking up often to look at the abort
+// flag would itself cost a core.
+std::chrono::nanoseconds ShmGroup::Slice() const {
+  constexpr std::chrono::nanoseconds kShortest = std::chrono::milliseconds(1);
+  const std::chrono::nanoseconds slice =
+      std::chrono::milliseconds(std::clamp(ranks_, 10, 50));
+  return std::min(slice, std::max(timeout_, kShortest));
+}
+
+void ShmGroup::Await(Round& round) const {
+  const int64_t began_ns = NowNs();
+  for (;;) {
+    const Round::Stage stage = round.stage();
+    if (stage == Round::Stage::kDone || stage == Round::Stage::kFailed) return;
+    if (stage == Round::Stage::kMatched) round.MoveChunks();
+    const auto has_moved_on = [&] { return round.stage() != stage; };
+    if (!round.word().Await(Slice(), has_moved_on)) {
+      GiveUpIfHopeless(round, began_ns);
+    }
+  }
+}
+
+void ShmGroup::GiveUpIfHopeless(Round& round, int64_t since_ns) const {
+  if (round.stage() != Round::Stage::kOpen) return;
+  if (const FailureCause* cause = abort_.cause()) {
+    return round.Fail(
+        {Failure::Kind::kPeer, cause->rank, false, PeerText(*cause)});
+  }
+  for (int r = 0; r < ranks_; ++r) {
+    // (M) acquire, pairs with (L): if it has left, has_arrived is final.
+    const bool has_left =
+        has_left_[static_cast<size_t>(r)].load(std::memory_order_acquire);
+    if (has_left && !round.has_arrived(r)) {
+      return round.Fail(
+          {Failure::Kind::kPeer, r, false,
+           "rank " + std::to_string(r) + " has left: its function returned"});
+    }
+  }
+  if (NowNs() - since_ns >= timeout_.count()) {
+    const std::vector<int> missing = MissingRanks(round);
+    if (missing.empty()) return;  // it is being matched right now
+    round.Fail(TimeoutOf(timeout_, missing, ranks_));
+  }
+}
+
+}  // namespace collectives
