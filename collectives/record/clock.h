@@ -1,4 +1,4 @@
-// The one clock of all records.
+// The one clock of a machine's records, and how another machine's compares.
 #pragma once
 
 #include <chrono>
@@ -12,5 +12,12 @@ inline int64_t NowNs() {
              std::chrono::steady_clock::now().time_since_epoch())
       .count();
 }
+
+// A rank's clock minus rank 0's, and how far that may be off at most. Ranks of
+// one process share a clock: 0 and 0.
+struct ClockEstimate {
+  int64_t offset_ns = 0;
+  int64_t error_ns = 0;
+};
 
 }  // namespace collectives

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "collectives/record/clock.h"
-
 namespace collectives {
 
 int64_t Record::WaitedForPeersNs() const {
@@ -16,6 +14,21 @@ int64_t Record::WaitedForPeersNs() const {
 int64_t Record::WaitedForDataNs() const {
   return std::max<int64_t>(0,
                            wait_ended_ns - wait_began_ns - WaitedForPeersNs());
+}
+
+Recorder::Recorder(RecorderParts parts)
+    : rank_(parts.rank),
+      capacity_(parts.records.size()),
+      next_(parts.lost + parts.records.size()),
+      ring_(parts.records.size()),
+      phases_(std::move(parts.phases)),
+      lost_phases_(parts.lost_phases),
+      clock_(parts.clock) {
+  for (size_t i = 0; i < capacity_; ++i) {
+    Record& record = ring_[(parts.lost + i) % capacity_];
+    record = std::move(parts.records[i]);
+    record.rank = rank_;
+  }
 }
 
 uint64_t Recorder::Add(Record record) {
@@ -42,7 +55,7 @@ std::vector<Record> Recorder::Records() const {
   return records;
 }
 
-size_t Recorder::BeginPhase(std::string_view name, int64_t step) {
+size_t Recorder::AddPhase(PhaseRecord phase) {
   // Dropped many at a time, so that each costs nothing.
   if (phases_.size() >= 2 * capacity_) {
     const size_t dropped = phases_.size() - std::min(phases_.size(), capacity_);
@@ -50,12 +63,20 @@ size_t Recorder::BeginPhase(std::string_view name, int64_t step) {
                   phases_.begin() + static_cast<std::ptrdiff_t>(dropped));
     lost_phases_ += dropped;
   }
-  phases_.push_back({std::string(name), step, NowNs(), 0});
+  phases_.push_back(std::move(phase));
   return lost_phases_ + phases_.size() - 1;
+}
+
+size_t Recorder::BeginPhase(std::string_view name, int64_t step) {
+  return AddPhase({std::string(name), step, NowNs(), 0});
 }
 
 void Recorder::EndPhase(size_t number) {
   if (number >= lost_phases_) phases_[number - lost_phases_].end_ns = NowNs();
+}
+
+RecorderParts Recorder::Parts() const {
+  return {rank_, Records(), lost(), phases_, lost_phases_, clock_};
 }
 
 }  // namespace collectives

@@ -8,13 +8,15 @@
 #include <vector>
 
 #include "collectives/call.h"
+#include "collectives/record/clock.h"
 #include "collectives/types.h"
 
 namespace collectives {
 
 enum class RecordState : uint8_t { kPosted, kDone, kFailed };
 
-// One collective of one rank. Times are NowNs(); 0 means "not yet".
+// One collective of one rank. Times are NowNs() of the rank, or of rank 0 once
+// the recorder is in its clock; 0 means "not yet".
 struct Record {
   int rank = 0;
   std::string channel;
@@ -48,6 +50,16 @@ struct PhaseRecord {
   int64_t end_ns = 0;  // 0 while it lasts
 };
 
+// All that a Recorder knows.
+struct RecorderParts {
+  int rank = 0;
+  std::vector<Record> records;  // oldest first
+  uint64_t lost = 0;
+  std::vector<PhaseRecord> phases;  // oldest first
+  size_t lost_phases = 0;
+  ClockEstimate clock;
+};
+
 // Ring of the newest records, one for each rank. Threads: written by the
 // rank's own thread only; read by it, or by anyone after the rank has ended.
 // Cost: one Record copied a collective, no lock.
@@ -57,6 +69,8 @@ class Recorder {
 
   explicit Recorder(int rank, size_t capacity = kDefaultCapacity)
       : rank_(rank), capacity_(capacity) {}
+  // As it was elsewhere, to be read here: the ring is as long as the records.
+  explicit Recorder(RecorderParts parts);
 
   int rank() const { return rank_; }
 
@@ -71,13 +85,19 @@ class Recorder {
   // How many records the ring has dropped.
   uint64_t lost() const { return next_ > capacity_ ? next_ - capacity_ : 0; }
 
-  // Returns the phase's number, to be given to EndPhase. The newest phases
+  // Both return the phase's number, to be given to EndPhase. The newest phases
   // are kept, as many as the capacity at least and twice as many at most.
+  size_t AddPhase(PhaseRecord phase);
   size_t BeginPhase(std::string_view name, int64_t step);
   void EndPhase(size_t number);
   // Oldest first.
   const std::vector<PhaseRecord>& Phases() const { return phases_; }
   size_t lost_phases() const { return lost_phases_; }
+
+  // By what the times were shifted into rank 0's clock; see clock_offset.h.
+  const ClockEstimate& clock() const { return clock_; }
+
+  RecorderParts Parts() const;
 
  private:
   int rank_;
@@ -86,6 +106,7 @@ class Recorder {
   std::vector<Record> ring_;
   std::vector<PhaseRecord> phases_;
   size_t lost_phases_ = 0;
+  ClockEstimate clock_;
 };
 
 // Marks a phase for as long as it lives.

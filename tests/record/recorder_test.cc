@@ -95,6 +95,41 @@ TEST(RecorderTest, TheNewestPhasesStayAndTheLostAreCounted) {
   }
 }
 
+TEST(RecorderTest, APhaseOfAnyTimeIsKeptInItsPlace) {
+  Recorder recorder(0, 2);
+  const size_t number = recorder.AddPhase({"step", 3, -20, 0});
+  recorder.AddPhase({"forward", 3, -10, -5});
+  recorder.EndPhase(number);
+  EXPECT_EQ(recorder.Phases()[0].begin_ns, -20);
+  EXPECT_GT(recorder.Phases()[0].end_ns, 0);
+  EXPECT_EQ(recorder.Phases()[1].name, "forward");
+  EXPECT_EQ(recorder.Phases()[1].end_ns, -5);
+}
+
+// Whatever the ring's state was: not full, full, wrapped.
+TEST(RecorderTest, PartsMakeTheSameRecorder) {
+  for (const uint64_t added : {0, 3, 4, 5, 11}) {
+    Recorder recorder(2, 4);
+    for (uint64_t i = 0; i < added; ++i) recorder.Add(Numbered(i));
+    for (int64_t i = 0; i < 9; ++i) recorder.AddPhase({"step", i, i, i + 1});
+    RecorderParts parts = recorder.Parts();
+    parts.clock = {-5, 3};
+    Recorder made(parts);
+    EXPECT_EQ(made.rank(), 2);
+    EXPECT_EQ(made.lost(), recorder.lost());
+    EXPECT_EQ(Sequences(made), Sequences(recorder));
+    EXPECT_EQ(made.lost_phases(), 4U);
+    ASSERT_EQ(made.Phases().size(), 5U);
+    EXPECT_EQ(made.Phases()[0].step, 4);
+    EXPECT_EQ(made.clock().offset_ns, -5);
+    EXPECT_EQ(made.clock().error_ns, 3);
+    for (const Record& r : made.Records()) EXPECT_EQ(r.rank, 2);
+    if (added == 0) continue;
+    ASSERT_NE(made.Find(added - 1), nullptr);
+    EXPECT_EQ(made.Find(added - 1)->sequence, added - 1);
+  }
+}
+
 TEST(RecordTest, WaitingForPeersAndForDataAreSeparate) {
   Record record;
   record.wait_began_ns = 100;

@@ -15,6 +15,7 @@ namespace {
 using collectives::Record;
 using collectives::Recorder;
 using nlohmann::json;
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -40,8 +41,8 @@ Recorder MadeRecorder(int rank, size_t capacity = 1000) {
   for (int64_t step = 0; step < 20; ++step) {
     const int64_t begin_ns = 100 * (step + 1) * kMs;
     const int64_t end_ns = begin_ns + (step + 1) * kMs;
-    AddPhase(recorder, "step", step, begin_ns, end_ns);
-    AddPhase(recorder, "backward", step, begin_ns, begin_ns + kMs / 2);
+    recorder.AddPhase({"step", step, begin_ns, end_ns});
+    recorder.AddPhase({"backward", step, begin_ns, begin_ns + kMs / 2});
     Record first = BucketRecord(0, begin_ns + 1);
     first.sent_bytes = 100;
     recorder.Add(first);
@@ -138,6 +139,31 @@ TEST(JobReportTest, EitherPartOfTheProofCanFailTheJob) {
   report.proof = Proof{2, true, 1e-6, 1e-11};
   EXPECT_FALSE(HasPassed(report));
   EXPECT_THAT(AsText(Options(), report), HasSubstr("FAIL plain libtorch"));
+}
+
+TEST(JobReportTest, OtherBitsFailOnlyWhereTheBackendPromisesRankOrder) {
+  JobReport report = MadeReport();
+  report.backend = "gloo";
+  report.proof = Proof{2, false, 1e-6, 1e-15};
+  EXPECT_FALSE(HasPassed(report));
+  report.has_rank_order = false;
+  EXPECT_TRUE(HasPassed(report));
+  EXPECT_THAT(AsText(Options(), report),
+              AllOf(HasSubstr("different bits"), Not(HasSubstr("FAIL"))));
+  EXPECT_FALSE(json::parse(AsJson(Options(), report))["rank_order"]);
+  report.proof = Proof{2, true, 1e-6, 1e-11};
+  EXPECT_FALSE(HasPassed(report));
+}
+
+TEST(JobReportTest, OnlyThreadsSaySharedMemorySendsNothing) {
+  JobReport report = MadeReport();
+  EXPECT_THAT(AsText(Options(), report), HasSubstr("shared memory"));
+  EXPECT_EQ(json::parse(AsJson(Options(), report))["backend"], "threads");
+  report.backend = "gloo";
+  EXPECT_THAT(AsText(Options(), report),
+              AllOf(Not(HasSubstr("shared memory")),
+                    HasSubstr("what a ring would send")));
+  EXPECT_EQ(json::parse(AsJson(Options(), report))["backend"], "gloo");
 }
 
 TEST(JobReportTest, AJobWithoutAStepHasNoReport) {

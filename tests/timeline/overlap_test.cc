@@ -114,9 +114,9 @@ TEST(OverlapViolationTest, ABucketPostedAfterAGradientOfTheNextIsLate) {
 
 TEST(FindPhaseTest, FindsByNameAndStep) {
   Recorder recorder(0);
-  AddPhase(recorder, "forward", 0, 1, 2);
-  AddPhase(recorder, "forward", 1, 3, 4);
-  AddPhase(recorder, "backward", 1, 5, 6);
+  recorder.AddPhase({"forward", 0, 1, 2});
+  recorder.AddPhase({"forward", 1, 3, 4});
+  recorder.AddPhase({"backward", 1, 5, 6});
   EXPECT_EQ(FindPhase(recorder, "forward", 1)->begin_ns, 3);
   EXPECT_EQ(FindPhase(recorder, "backward", 1)->begin_ns, 5);
   EXPECT_FALSE(FindPhase(recorder, "backward", 0));

@@ -21,10 +21,10 @@ constexpr int64_t kMs = 1'000'000;
 // Step 4 from 100 to 120 ms, so that 20 characters are 1 ms each.
 Recorder MadeRecorder() {
   Recorder recorder(3);
-  AddPhase(recorder, "step", 4, 100 * kMs, 120 * kMs);
-  AddPhase(recorder, "forward", 4, 100 * kMs, 105 * kMs);
-  AddPhase(recorder, "backward", 4, 105 * kMs, 115 * kMs);
-  AddPhase(recorder, "forward", 5, 121 * kMs, 125 * kMs);
+  recorder.AddPhase({"step", 4, 100 * kMs, 120 * kMs});
+  recorder.AddPhase({"forward", 4, 100 * kMs, 105 * kMs});
+  recorder.AddPhase({"backward", 4, 105 * kMs, 115 * kMs});
+  recorder.AddPhase({"forward", 5, 121 * kMs, 125 * kMs});
   return recorder;
 }
 
@@ -93,15 +93,15 @@ TEST(DrawStepTest, WhatEndsBeyondTheStepStaysOnTheAxis) {
 
 TEST(DrawStepTest, AStepOfNoLengthIsStillAText) {
   Recorder recorder(0);
-  AddPhase(recorder, "step", 0, 5, 5);
-  AddPhase(recorder, "forward", 0, 5, 5);
+  recorder.AddPhase({"step", 0, 5, 5});
+  recorder.AddPhase({"forward", 0, 5, 5});
   EXPECT_THAT(DrawStep(recorder, 0, 4), HasSubstr("  forward       |=   |"));
 }
 
 TEST(DrawStepTest, AStepThatWasNotRecordedOrHasNotEndedIsAnError) {
   Recorder recorder = MadeRecorder();
   EXPECT_THROW(DrawStep(recorder, 3), collectives::Error);
-  AddPhase(recorder, "step", 6, 130 * kMs, 0);
+  recorder.AddPhase({"step", 6, 130 * kMs, 0});
   EXPECT_THROW(DrawStep(recorder, 6), collectives::Error);
 }
 

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "collectives/errors.h"
-#include "collectives/shm/run_ranks.h"
+#include "tests/backend/backend.h"
 
 namespace collectives {
 namespace {
@@ -82,7 +82,7 @@ TEST_P(MismatchTest, EveryRankGetsAllFactsAndKeepsItsBuffer) {
   const int ranks = GetParam();
   for (const Difference& difference : Differences()) {
     for (int odd : {0, ranks - 1}) {
-      RunRanks({.ranks = ranks}, [&](Communicator& comm) {
+      RunRanksHere({.ranks = ranks}, [&](Communicator& comm) {
         std::vector<float> data(40);
         for (size_t i = 0; i < data.size(); ++i) {
           data[i] =
@@ -115,7 +115,7 @@ INSTANTIATE_TEST_SUITE_P(Ranks, MismatchTest, testing::Values(2, 3, 8),
                          });
 
 TEST(MismatchTest, ShowsTheFactsOfThreeDifferentRanks) {
-  RunRanks({.ranks = 3}, [](Communicator& comm) {
+  RunRanksHere({.ranks = 3}, [](Communicator& comm) {
     std::vector<float> x(10, 0);
     const auto elems = static_cast<size_t>(comm.rank() + 1);
     const std::string error = ErrorOf<MismatchError>([&] {
@@ -130,7 +130,7 @@ TEST(MismatchTest, ShowsTheFactsOfThreeDifferentRanks) {
 }
 
 TEST(MismatchTest, AnAsynchronousCallFailsInItsWaitAgainAndAgain) {
-  const auto recorders = RunRanks({.ranks = 2}, [](Communicator& comm) {
+  const auto recorders = RunRanksHere({.ranks = 2}, [](Communicator& comm) {
     Work work = comm.StartBarrier(comm.rank() == 0 ? "a" : "b");
     bool has_run = false;
     work.OnDone([&] { has_run = true; });
@@ -151,7 +151,7 @@ TEST(TimeoutTest, NamesTheRankThatNeverCameAndWhatItMissed) {
   constexpr auto kTimeout = milliseconds(500);
   std::latch have_failed(3);
   std::atomic<int64_t> longest_ns{0};
-  RunRanks({.ranks = 4, .timeout = kTimeout}, [&](Communicator& comm) {
+  RunRanksHere({.ranks = 4, .timeout = kTimeout}, [&](Communicator& comm) {
     comm.Barrier("first");
     std::vector<float> x(7, 1);
     const auto reduce = [&] {
@@ -184,7 +184,7 @@ TEST(TimeoutTest, NamesTheRankThatNeverCameAndWhatItMissed) {
 
 TEST(TimeoutTest, NamesAllRanksThatAreMissing) {
   std::latch have_failed(2);
-  RunRanks({.ranks = 4, .timeout = milliseconds(100)}, [&](Communicator& comm) {
+  RunRanksHere({.ranks = 4, .timeout = milliseconds(100)}, [&](Communicator& comm) {
     if (comm.rank() % 2 == 1) return have_failed.wait();
     EXPECT_THAT(ErrorOf<TimeoutError>([&] { comm.Barrier("b"); }),
                 HasSubstr("waiting for ranks 1 3 of 4"));
@@ -194,7 +194,7 @@ TEST(TimeoutTest, NamesAllRanksThatAreMissing) {
 
 TEST(TimeoutTest, ARankThatOnlyPollsIsTold) {
   std::latch has_failed(1);
-  RunRanks({.ranks = 2, .timeout = milliseconds(50)}, [&](Communicator& comm) {
+  RunRanksHere({.ranks = 2, .timeout = milliseconds(50)}, [&](Communicator& comm) {
     if (comm.rank() == 1) return has_failed.wait();
     Work work = comm.StartBarrier("b");
     while (!work.IsDone()) std::this_thread::yield();
@@ -204,7 +204,7 @@ TEST(TimeoutTest, ARankThatOnlyPollsIsTold) {
 }
 
 TEST(TimeoutTest, TheLongestPossibleTimeoutDoesNotOverflow) {
-  RunRanks({.ranks = 2, .timeout = std::chrono::nanoseconds::max()},
+  RunRanksHere({.ranks = 2, .timeout = std::chrono::nanoseconds::max()},
            [](Communicator& comm) { comm.Barrier("b"); });
 }
 

@@ -14,7 +14,7 @@
 
 #include "collectives/errors.h"
 #include "collectives/record/clock.h"
-#include "collectives/shm/run_ranks.h"
+#include "tests/backend/backend.h"
 
 namespace collectives {
 namespace {
@@ -44,7 +44,7 @@ class ProgressTest : public testing::TestWithParam<std::tuple<int, int64_t>> {};
 TEST_P(ProgressTest, APostedCollectiveCompletesWhileEveryRankComputes) {
   const auto [ranks, bytes] = GetParam();
   const auto elems = static_cast<size_t>(bytes / 4);
-  const auto recorders = RunRanks({.ranks = ranks}, [&](Communicator& comm) {
+  const auto recorders = RunRanksHere({.ranks = ranks}, [&](Communicator& comm) {
     std::vector<int32_t> x(elems);
     for (size_t i = 0; i < elems; ++i) {
       x[i] = static_cast<int32_t>(i) * (comm.rank() + 1);
@@ -78,7 +78,7 @@ INSTANTIATE_TEST_SUITE_P(
 TEST(ProgressTest, ThousandsMayBeInFlightAndBeWaitedForInReverse) {
   constexpr int kWorks = 3000;
   std::latch has_posted_all(1);
-  RunRanks({.ranks = 3}, [&](Communicator& comm) {
+  RunRanksHere({.ranks = 3}, [&](Communicator& comm) {
     if (comm.rank() != 0) has_posted_all.wait();  // rank 0 runs far ahead
     std::vector<int32_t> x(kWorks);
     std::vector<Work> works;
@@ -105,7 +105,7 @@ TEST(ProgressTest, ThousandsMayBeInFlightAndBeWaitedForInReverse) {
 
 // The first is large, the rest small and done before it.
 TEST(ContinuationTest, RunInOrderOnTheRanksOwnThreadExactlyOnce) {
-  RunRanks({.ranks = 4}, [](Communicator& comm) {
+  RunRanksHere({.ranks = 4}, [](Communicator& comm) {
     std::vector<float> large(1 << 20, 1);
     std::vector<float> small(8, 1);
     const auto self = std::this_thread::get_id();
@@ -132,7 +132,7 @@ TEST(ContinuationTest, RunInOrderOnTheRanksOwnThreadExactlyOnce) {
 }
 
 TEST(ContinuationTest, NeverRunInsideOneAnotherThoughTheyPostAndWait) {
-  RunRanks({.ranks = 3}, [](Communicator& comm) {
+  RunRanksHere({.ranks = 3}, [](Communicator& comm) {
     const auto second = comm.Duplicate("second");
     std::vector<int> x = {1, 1};
     int depth = 0;
@@ -166,7 +166,7 @@ TEST(ContinuationTest, NeverRunInsideOneAnotherThoughTheyPostAndWait) {
 
 TEST(ContinuationTest, AChannelThatIsHeldUpDoesNotHoldUpAnother) {
   std::latch has_run(1);
-  RunRanks({.ranks = 2}, [&](Communicator& comm) {
+  RunRanksHere({.ranks = 2}, [&](Communicator& comm) {
     const auto second = comm.Duplicate("second");
     if (comm.rank() == 1) {
       Work work = second->StartBarrier("open");
@@ -188,7 +188,7 @@ TEST(ContinuationTest, AChannelThatIsHeldUpDoesNotHoldUpAnother) {
 }
 
 TEST(ContinuationTest, WhatItThrowsComesOutOfTheWaitAndTheRestStillRuns) {
-  RunRanks({.ranks = 2}, [](Communicator& comm) {
+  RunRanksHere({.ranks = 2}, [](Communicator& comm) {
     Work first = comm.StartBarrier("first");
     Work next = comm.StartBarrier("next");
     int runs = 0;
@@ -205,7 +205,7 @@ TEST(ContinuationTest, WhatItThrowsComesOutOfTheWaitAndTheRestStillRuns) {
 }
 
 TEST(ContinuationTest, OfADoneOrEmptyWorkRunsAtTheNextCallOrAtOnce) {
-  RunRanks({.ranks = 2}, [](Communicator& comm) {
+  RunRanksHere({.ranks = 2}, [](Communicator& comm) {
     int runs = 0;
     Work().OnDone([&] { ++runs; });
     EXPECT_EQ(runs, 1);
@@ -223,7 +223,7 @@ TEST(ContinuationTest, OfADoneOrEmptyWorkRunsAtTheNextCallOrAtOnce) {
 TEST(ContinuationTest, IsForgottenWhenTheRanksFunctionReturns) {
   auto alive = std::make_shared<int>(0);
   const std::weak_ptr<int> watch = alive;
-  RunRanks({.ranks = 1}, [&](Communicator& comm) {
+  RunRanksHere({.ranks = 1}, [&](Communicator& comm) {
     // Owns the Work that it continues: a cycle.
     auto work = std::make_shared<Work>(comm.StartBarrier("x"));
     work->OnDone([work, alive] { ADD_FAILURE() << "the rank has returned"; });

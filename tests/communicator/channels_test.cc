@@ -10,9 +10,7 @@
 #include <vector>
 
 #include "collectives/errors.h"
-#include "collectives/rank/rank_state.h"
-#include "collectives/shm/run_ranks.h"
-#include "collectives/shm/shm_communicator.h"
+#include "tests/backend/backend.h"
 
 namespace collectives {
 namespace {
@@ -25,7 +23,7 @@ int64_t SumOn(Communicator& comm, int64_t value, const std::string& label) {
 }
 
 TEST(DuplicateTest, ChannelsNeedNoCommonOrder) {
-  RunRanks({.ranks = 4}, [](Communicator& comm) {
+  RunRanksHere({.ranks = 4}, [](Communicator& comm) {
     const auto second = comm.Duplicate("second");
     EXPECT_EQ(second->rank(), comm.rank());
     EXPECT_EQ(second->ranks(), comm.ranks());
@@ -53,7 +51,7 @@ TEST(DuplicateTest, ChannelsNeedNoCommonOrder) {
 }
 
 TEST(DuplicateTest, ADuplicateHasItsOwnNumbersAndDuplicates) {
-  const auto recorders = RunRanks({.ranks = 3}, [](Communicator& comm) {
+  const auto recorders = RunRanksHere({.ranks = 3}, [](Communicator& comm) {
     SumOn(comm, 1, "0");
     const auto second = comm.Duplicate("second");
     const auto third = second->Duplicate("third");
@@ -72,7 +70,7 @@ TEST(DuplicateTest, ADuplicateHasItsOwnNumbersAndDuplicates) {
 }
 
 TEST(DuplicateTest, NamesThatDifferAreAMismatch) {
-  RunRanks({.ranks = 2}, [](Communicator& comm) {
+  RunRanksHere({.ranks = 2}, [](Communicator& comm) {
     const auto duplicate = [&] {
       return comm.Duplicate(comm.rank() == 0 ? "a" : "b");
     };
@@ -83,7 +81,7 @@ TEST(DuplicateTest, NamesThatDifferAreAMismatch) {
 }
 
 TEST(DuplicateTest, OutlivesTheChannelItCameFrom) {
-  RunRanks({.ranks = 3}, [](Communicator& comm) {
+  RunRanksHere({.ranks = 3}, [](Communicator& comm) {
     std::unique_ptr<Communicator> last = comm.Duplicate("0");
     for (int i = 1; i < 50; ++i) last = last->Duplicate(std::to_string(i));
     EXPECT_EQ(SumOn(*last, comm.rank(), "x"), 3);
@@ -91,7 +89,7 @@ TEST(DuplicateTest, OutlivesTheChannelItCameFrom) {
 }
 
 TEST(InvalidCallTest, IsRefusedBeforeAnythingIsPosted) {
-  const auto recorders = RunRanks({.ranks = 2}, [](Communicator& comm) {
+  const auto recorders = RunRanksHere({.ranks = 2}, [](Communicator& comm) {
     std::vector<int32_t> x(4, 1);
     const Buffer buffer = AsBuffer(std::span(x));
     if (comm.rank() == 0) {  // one rank's mistake is its own
@@ -110,51 +108,8 @@ TEST(InvalidCallTest, IsRefusedBeforeAnythingIsPosted) {
   EXPECT_EQ(recorders[0].Records().size(), 1U);
 }
 
-// A group of one, put together by hand so that a test can hold its guard.
-struct Alone {
-  std::shared_ptr<RankState> state = std::make_shared<RankState>(0, 16);
-  ShmCommunicator comm{std::make_shared<ShmGroup>(1, std::chrono::seconds(60)),
-                       state, "main", RoundRef(new Round(1, ~uint64_t{0}))};
-};
-
-std::string RefusalOf(const std::function<void()>& fn) {
-  std::string text;
-  std::thread([&] {
-    try {
-      fn();
-    } catch (const InvalidArgument& e) {
-      text = e.what();
-    }
-  }).join();
-  return text;
-}
-
-TEST(SecondCallerTest, IsRefusedWhileTheFirstIsInACall) {
-  Alone alone;
-  Work work = alone.comm.StartBarrier("x");
-  {
-    const CallerGuard first(*alone.state);
-    const auto is_refused = HasSubstr("rank 0: two threads use");
-    EXPECT_THAT(RefusalOf([&] { alone.comm.Barrier("y"); }), is_refused);
-    EXPECT_THAT(RefusalOf([&] { alone.comm.StartBarrier("y"); }), is_refused);
-    EXPECT_THAT(RefusalOf([&] { alone.comm.Duplicate("y"); }), is_refused);
-    EXPECT_THAT(RefusalOf([&] { work.Wait(); }), is_refused);
-    EXPECT_THAT(RefusalOf([&] { work.OnDone([] {}); }), is_refused);
-  }
-  EXPECT_EQ(RefusalOf([&] { alone.comm.Barrier("y"); }), "");
-  EXPECT_EQ(RefusalOf([&] { work.Wait(); }), "");
-  EXPECT_EQ(alone.state->recorder().Records().size(), 2U);
-}
-
-TEST(SecondCallerTest, MayDestroyAWorkMeanwhile) {
-  Alone alone;
-  Work work = alone.comm.StartBarrier("x");
-  const CallerGuard first(*alone.state);
-  EXPECT_EQ(RefusalOf([&] { work = Work(); }), "");
-}
-
 TEST(WorkTest, DroppedItWaitsUntilItsBufferIsFree) {
-  RunRanks({.ranks = 4}, [](Communicator& comm) {
+  RunRanksHere({.ranks = 4}, [](Communicator& comm) {
     std::vector<float> x(1 << 20);
     for (int i = 0; i < 20; ++i) {
       for (size_t j = 0; j < x.size(); j += 1000) x[j] = static_cast<float>(i);
@@ -167,7 +122,7 @@ TEST(WorkTest, DroppedItWaitsUntilItsBufferIsFree) {
 }
 
 TEST(WorkTest, MovedOverAnotherItWaitsForThatOne) {
-  RunRanks({.ranks = 3}, [](Communicator& comm) {
+  RunRanksHere({.ranks = 3}, [](Communicator& comm) {
     int64_t a = 1;
     int64_t b = 2;
     Work work = comm.StartAllReduce({&a, DType::kI64, 1}, ReduceOp::kSum, "a");
@@ -181,7 +136,7 @@ TEST(WorkTest, MovedOverAnotherItWaitsForThatOne) {
 TEST(WorkTest, OutlivesItsChannelAndTheRun) {
   std::vector<Work> left(2);
   std::vector<int64_t> x = {1, 2};
-  RunRanks({.ranks = 2}, [&](Communicator& comm) {
+  RunRanksHere({.ranks = 2}, [&](Communicator& comm) {
     const auto r = static_cast<size_t>(comm.rank());
     const auto second = comm.Duplicate("second");
     left[r] =
@@ -193,7 +148,7 @@ TEST(WorkTest, OutlivesItsChannelAndTheRun) {
 
 TEST(WorkTest, ThatNobodyMatchedFailsOnceTheRunIsOver) {
   Work left;
-  RunRanks({.ranks = 2}, [&](Communicator& comm) {
+  RunRanksHere({.ranks = 2}, [&](Communicator& comm) {
     if (comm.rank() == 0) left = comm.StartBarrier("alone");
   });
   EXPECT_THROW(left.Wait(), PeerFailed);

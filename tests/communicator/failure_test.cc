@@ -20,7 +20,7 @@
 
 #include "collectives/errors.h"
 #include "collectives/record/clock.h"
-#include "collectives/shm/run_ranks.h"
+#include "tests/backend/backend.h"
 
 namespace collectives {
 namespace {
@@ -109,7 +109,7 @@ int64_t RunFailing(int ranks, int bad, const Point& point) {
     }
   };
   try {
-    RunRanks({.ranks = ranks}, fn);
+    RunRanksHere({.ranks = ranks}, fn);
     ADD_FAILURE() << "RunRanks did not throw";
   } catch (const RankFailed& e) {
     EXPECT_EQ(e.rank(), bad);
@@ -144,7 +144,7 @@ TEST_P(FailureTest, EveryOtherRankIsToldWithin100Milliseconds) {
     quickest = std::min(quickest, RunFailing(ranks, bad, kPoints[point]));
   }
   EXPECT_LT(quickest, kLimitNs);
-  RunRanks({.ranks = ranks}, [](Communicator& comm) { comm.Barrier("next"); });
+  RunRanksHere({.ranks = ranks}, [](Communicator& comm) { comm.Barrier("next"); });
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -159,7 +159,7 @@ INSTANTIATE_TEST_SUITE_P(
 
 TEST(FailureTest, ARankThatReturnsEarlyIsNamed) {
   try {
-    RunRanks({.ranks = 3}, [](Communicator& comm) {
+    RunRanksHere({.ranks = 3}, [](Communicator& comm) {
       comm.Barrier("all");
       if (comm.rank() == 1) return;
       comm.Barrier("two only");
@@ -175,7 +175,7 @@ TEST(FailureTest, ARankThatReturnsEarlyIsNamed) {
 
 TEST(FailureTest, ARankThatReturnsEarlyIsNamedToThoseWhoComeLater) {
   std::latch has_failed(1);
-  EXPECT_THROW(RunRanks({.ranks = 3},
+  EXPECT_THROW(RunRanksHere({.ranks = 3},
                         [&](Communicator& comm) {
                           if (comm.rank() == 1) return;
                           if (comm.rank() == 2) has_failed.wait();
@@ -211,13 +211,13 @@ TEST(FailureTest, AMatchedCollectiveRunsToItsEndThoughARankThrows) {
     }
     right += is_right;
   };
-  EXPECT_THROW(RunRanks({.ranks = 3}, fn), RankFailed);
+  EXPECT_THROW(RunRanksHere({.ranks = 3}, fn), RankFailed);
   EXPECT_EQ(right, 2);
 }
 
 TEST(FailureTest, AnUnmatchedWorkIsWithdrawnWhenAnExceptionUnwindsIt) {
   std::latch is_withdrawn(1);
-  RunRanks({.ranks = 2}, [&](Communicator& comm) {
+  RunRanksHere({.ranks = 2}, [&](Communicator& comm) {
     std::vector<float> x(10, static_cast<float>(comm.rank()));
     const auto before = x;
     const Buffer buffer = AsBuffer(std::span(x));
@@ -247,7 +247,7 @@ TEST(FailureTest, AnUnmatchedWorkIsWithdrawnWhenAnExceptionUnwindsIt) {
 }
 
 TEST(FailureTest, AContinuationOfAnUnwoundWorkIsNotRunThoughItsRoundIsDone) {
-  RunRanks({.ranks = 2}, [](Communicator& comm) {
+  RunRanksHere({.ranks = 2}, [](Communicator& comm) {
     bool has_run = false;
     try {
       Work work = comm.StartBarrier("x");
@@ -262,7 +262,7 @@ TEST(FailureTest, AContinuationOfAnUnwoundWorkIsNotRunThoughItsRoundIsDone) {
 }
 
 TEST(FailureTest, DuplicateFailsLikeAnyCollective) {
-  EXPECT_THROW(RunRanks({.ranks = 3},
+  EXPECT_THROW(RunRanksHere({.ranks = 3},
                         [](Communicator& comm) {
                           if (comm.rank() == 1) throw Boom();
                           EXPECT_THROW(comm.Duplicate("second"), PeerFailed);
@@ -272,7 +272,7 @@ TEST(FailureTest, DuplicateFailsLikeAnyCollective) {
 
 TEST(FailureTest, AnExceptionThatIsNoStdExceptionHasANameToo) {
   try {
-    RunRanks({.ranks = 1}, [](Communicator&) { throw 7; });
+    RunRanksHere({.ranks = 1}, [](Communicator&) { throw 7; });
     FAIL();
   } catch (const RankFailed& e) {
     EXPECT_STREQ(e.what(), "rank 0: an exception that is no std::exception");
@@ -305,7 +305,7 @@ void FailWithWorksInFlight(int world) {
         second->StartAllReduce(AsBuffer(std::span(y)), ReduceOp::kSum, "y");
     small.Wait();
   };
-  EXPECT_THROW(RunRanks({.ranks = 4}, fn), RankFailed);
+  EXPECT_THROW(RunRanksHere({.ranks = 4}, fn), RankFailed);
 }
 
 // Run under AddressSanitizer it also finds what is freed too early or never.

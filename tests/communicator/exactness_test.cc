@@ -10,7 +10,7 @@
 #include <tuple>
 #include <vector>
 
-#include "collectives/shm/run_ranks.h"
+#include "tests/backend/backend.h"
 #include "tests/collectives/oracle.h"
 
 namespace collectives {
@@ -188,7 +188,7 @@ std::vector<Case> Cases(int ranks, DType dtype) {
 TEST_P(ExactnessTest, EveryOperationGivesTheBitsOfASerialFold) {
   const auto [ranks, dtype] = GetParam();
   const std::vector<Case> cases = Cases(ranks, dtype);
-  RunRanks({.ranks = ranks}, [&cases](Communicator& comm) {
+  RunRanksHere({.ranks = ranks}, [&cases](Communicator& comm) {
     for (const Case& c : cases) {
       CaseRun blocking(comm, c);
       blocking.Blocking();
@@ -220,7 +220,7 @@ INSTANTIATE_TEST_SUITE_P(AllReduceToBroadcast, ExactnessTest,
                          });
 
 TEST(AllReduceTest, NanOnAnyRankReachesEveryRankThroughMinAndMax) {
-  RunRanks({.ranks = 4}, [](Communicator& comm) {
+  RunRanksHere({.ranks = 4}, [](Communicator& comm) {
     for (ReduceOp op : {ReduceOp::kMin, ReduceOp::kMax}) {
       // Element i: rank i has the NaN; the last element has none.
       std::vector<float> x(5, static_cast<float>(comm.rank()));
@@ -234,7 +234,7 @@ TEST(AllReduceTest, NanOnAnyRankReachesEveryRankThroughMinAndMax) {
 }
 
 TEST(AllReduceTest, SomeMayBlockWhileOthersDoNot) {
-  RunRanks({.ranks = 3}, [](Communicator& comm) {
+  RunRanksHere({.ranks = 3}, [](Communicator& comm) {
     std::vector<int64_t> x(100'000, comm.rank() + 1);
     for (size_t i = 0; i < x.size(); ++i) x[i] += static_cast<int64_t>(i);
     const Buffer buffer = AsBuffer(std::span(x));
@@ -253,7 +253,7 @@ TEST(DeterminismTest, TheSameBitsInEveryRun) {
   std::vector<float> first;
   for (int run = 0; run < 20; ++run) {
     std::vector<float> result;
-    RunRanks({.ranks = 4}, [&](Communicator& comm) {
+    RunRanksHere({.ranks = 4}, [&](Communicator& comm) {
       const Bytes values = RandomValues(DType::kF32, 50'001, comm.rank());
       PoisonedBuffer buffer(DType::kF32, values);
       comm.AllReduce({buffer.data(), DType::kF32, 50'001}, ReduceOp::kAverage,

@@ -1,0 +1,63 @@
+#include "collectives/c10d/process_runner.h"
+
+#include <exception>
+#include <string>
+#include <utility>
+
+#include "collectives/c10d/local_address.h"
+#include "collectives/c10d/run_rank.h"
+#include "collectives/errors.h"
+#include "collectives/rank/rank_threads.h"
+
+namespace collectives {
+
+void ProcessRunner::Connect(std::chrono::nanoseconds timeout) {
+  if (store_) return;
+  if (options_.host.empty()) {
+    options_.host = LocalAddressTowards(world_.address);
+  }
+  store_ = Store::Connect(world_, timeout);
+}
+
+std::vector<Recorder> ProcessRunner::Run(const RunRanksOptions& options,
+                                         const RankFunction& fn) {
+  Validate(options, fn);
+  if (options.ranks > world_.ranks) {
+    throw InvalidArgument("this needs " + std::to_string(options.ranks) +
+                          " ranks, and " + std::to_string(world_.ranks) +
+                          " processes were started; start as many");
+  }
+  Connect(options.timeout);
+  const std::string prefix = "trainsys/" + std::to_string(world_.restarts) +
+                             "/" + std::to_string(runs_++);
+  if (world_.rank >= options.ranks) return {};
+  const auto store = store_->WithPrefix(prefix);
+  try {
+    return RunAsRank(
+        store, {world_.rank, options.ranks, options.timeout, options_},
+        options.record_capacity, fn);
+  } catch (const InvalidArgument&) {
+    throw;
+  } catch (const std::exception& e) {
+    const auto error = std::current_exception();
+    throw RankFailed(CauseOf(world_.rank, error).rank, e.what(), error);
+  }
+}
+
+std::vector<Recorder> GlooThreadRunner::Run(const RunRanksOptions& options,
+                                            const RankFunction& fn) {
+  Validate(options, fn);
+  C10dOptions own = options_;
+  if (own.host.empty()) own.host = "127.0.0.1";
+  const std::shared_ptr<Store> store = Store::InProcess();
+  std::vector<Recorder> recorders;
+  const auto run = [&](int rank) {
+    auto records = RunAsRank(store, {rank, options.ranks, options.timeout, own},
+                             options.record_capacity, fn);
+    if (rank == 0) recorders = std::move(records);
+  };
+  RunThreads({options.ranks, run, {}, {}});
+  return recorders;
+}
+
+}  // namespace collectives
