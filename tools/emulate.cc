@@ -1,14 +1,15 @@
-// Trains a language model on several ranks of this machine and proves it.
+// Trains a language model on several ranks and proves it.
 #include <fmt/core.h>
 
 #include <algorithm>
 #include <cstdio>
-#include <filesystem>
-#include <fstream>
+#include <cstdlib>
 #include <optional>
 #include <string>
 
 #include "collectives/errors.h"
+#include "tools/backend.h"
+#include "tools/output_file.h"
 #include "tools/parse.h"
 #include "trainsys/data/byte_dataset.h"
 #include "trainsys/data/stories.h"
@@ -24,10 +25,10 @@ namespace trainsys {
 namespace {
 
 constexpr char kDescription[] =
-    "Trains a Transformer language model with several ranks as threads:\n"
-    "bucketed data parallelism, ZeRO-1 and recomputation together. Ends with\n"
-    "a table and with the proof that one rank would have got the same\n"
-    "parameters. Exit code: 0 proved, 1 not, 2 wrong usage.\n\n"
+    "Trains a Transformer language model with several ranks, as threads or as\n"
+    "processes: bucketed data parallelism, ZeRO-1 and recomputation together.\n"
+    "Ends with a table and with the proof that one rank would have got the\n"
+    "same parameters. Exit code: 0 proved, 1 not, 2 wrong usage.\n\n"
     "Example: emulate --ranks 4 --steps 20 --timeline";
 
 constexpr int64_t kContext = 256;
@@ -37,6 +38,8 @@ constexpr uint64_t kStorySeed = 1;
 
 struct Flags {
   JobOptions job;
+  std::optional<int> ranks;
+  BackendFlags backend;
   std::string recompute = "full";
   std::optional<std::string> data;
   std::string json;
@@ -45,8 +48,10 @@ struct Flags {
 
 void AddFlags(CLI::App& app, Flags& flags) {
   JobOptions& job = flags.job;
-  app.add_option("--ranks,--nproc-per-node", job.ranks, "number of ranks")
-      ->capture_default_str();
+  app.add_option("--ranks,--nproc-per-node", flags.ranks,
+                 "number of ranks (default: " + std::to_string(job.ranks) +
+                     ", or as many as a launcher started)");
+  AddBackendFlags(app, flags.backend);
   app.add_option("--steps", job.steps, "optimizer steps")
       ->capture_default_str();
   app.add_option("--batch", job.batch, "rows a rank and step")
@@ -70,12 +75,6 @@ void AddFlags(CLI::App& app, Flags& flags) {
                "draw the last step of rank 0");
 }
 
-// Relative paths mean the caller's folder, also under `bazel run`.
-std::string FromCallersFolder(const std::string& path) {
-  const char* folder = std::getenv("BUILD_WORKING_DIRECTORY");
-  return folder ? (std::filesystem::path(folder) / path).string() : path;
-}
-
 ByteDataset Load(const Flags& flags) {
   if (!flags.data) {
     return ByteDataset::FromBytes(MakeStories(kStorySeed, kStoryBytes),
@@ -84,102 +83,87 @@ ByteDataset Load(const Flags& flags) {
   return ByteDataset::FromFile(FromCallersFolder(*flags.data), kContext);
 }
 
-// Checked before the run, so that a wrong path costs no training; written to a
-// neighbour and renamed, so that no half a file is ever there.
-class JsonFile {
- public:
-  explicit JsonFile(const std::string& path)
-      : path_(path.empty() ? "" : FromCallersFolder(path)) {
-    if (path_.empty()) return;
-    const auto status = std::filesystem::status(path_);
-    if (std::filesystem::exists(status)) {
-      if (!std::filesystem::is_regular_file(status)) {
-        throw collectives::InvalidArgument(
-            "--json '" + path_ + "' is no regular file, expected one or none");
-      }
-      path_ = std::filesystem::canonical(path_).string();
-    }
-    file_.open(Unfinished());
-    if (!file_) {
-      throw collectives::InvalidArgument(
-          "cannot write --json '" + path_ +
-          "', expected a path in a folder that can be written");
-    }
-  }
-  ~JsonFile() {
-    std::error_code ignored;
-    if (!path_.empty()) std::filesystem::remove(Unfinished(), ignored);
-  }
-
-  void Write(const std::string& text) {
-    if (path_.empty()) return;
-    file_ << text << std::flush;
-    if (!file_) throw collectives::Error("cannot write '" + path_ + "'");
-    file_.close();
-    std::filesystem::rename(Unfinished(), path_);
-  }
-
- private:
-  std::string Unfinished() const { return path_ + ".unfinished"; }
-
-  std::string path_;
-  std::ofstream file_;
-};
-
 // Sooner one clear line than the kernel's out-of-memory killer.
 void CheckMemory(const JobOptions& job) {
   const int64_t needed = ProofMemoryBytes(job);
   const int64_t available = AvailableMemoryBytes();
   if (needed <= available) return;
-  throw collectives::InvalidArgument(
-      fmt::format("{} ranks x {} rows need about {:.1f} GB of memory, of which "
-                  "this machine "
-                  "has {:.1f}; use fewer ranks or a smaller --batch",
-                  job.ranks, job.batch, static_cast<double>(needed) / 1e9,
-                  static_cast<double>(available) / 1e9));
+  throw collectives::InvalidArgument(fmt::format(
+      "{} ranks x {} rows need about {:.1f} GB of memory, of which "
+      "this machine has {:.1f}; use fewer ranks or a smaller --batch",
+      job.ranks, job.batch, static_cast<double>(needed) / 1e9,
+      static_cast<double>(available) / 1e9));
 }
 
-void PrintHeader(const Flags& flags, const ByteDataset& data,
-                 const std::string& blas) {
+void PrintHeader(const Flags& flags, const Placement& placement,
+                 const ByteDataset& data, const std::string& blas) {
   const JobOptions& job = flags.job;
   fmt::print(
-      "emulate: {} ranks as threads, {} rows x {} tokens each, {} steps; "
+      "emulate: {} ranks as {}, {} rows x {} tokens each, {} steps; "
       "buckets of {} KiB, ZeRO-{}, recompute {}\n"
       "data: {}, {} bytes, seed {}; {}, one thread a rank\n",
-      job.ranks, job.batch, data.context(), job.steps, job.bucket_kb, job.zero,
+      job.ranks, Describe(placement), job.batch, data.context(), job.steps,
+      job.bucket_kb, job.zero,
       job.recompute == Recompute::kFull ? "full" : "none",
       flags.data.value_or("made stories"), data.num_bytes(), job.seed, blas);
   std::fflush(stdout);
 }
 
-int Emulate(Flags flags) {
-  flags.job.recompute =
-      flags.recompute == "full" ? Recompute::kFull : Recompute::kNone;
-  Validate(flags.job);
-  CheckMemory(flags.job);
-  const ByteDataset data = Load(flags);
-  JsonFile json(flags.json);
-  flags.job.snapshot_steps = std::min(kProofSteps, flags.job.steps);
+JobResult RunShowingProgress(collectives::RankRunner& runner,
+                             const JobOptions& job, const ByteDataset& data) {
+  Progress progress(job.steps, job.ranks * job.batch * data.context());
+  return RunJob(runner, job, data, [&progress](int64_t step, double loss) {
+    progress.Show(step, loss);
+  });
+}
+
+// The part of a process that does not have rank 0: it prints nothing.
+int TakePart(const JobOptions& job, const ByteDataset& data,
+             collectives::RankRunner& runner) {
+  RunJob(runner, job, data);
+  Prove(runner, job, data, {});
+  return 0;
+}
+
+int TrainAndReport(const Flags& flags, const Placement& placement,
+                   const ByteDataset& data, collectives::RankRunner& runner,
+                   OutputFile& json) {
   const std::string blas = Describe(DetectBlas());
-  PrintHeader(flags, data, blas);
-  JobResult result;
-  {
-    Progress progress(flags.job.steps,
-                      flags.job.ranks * flags.job.batch * data.context());
-    result = RunJob(flags.job, data, [&progress](int64_t step, double loss) {
-      progress.Show(step, loss);
-    });
-  }
+  PrintHeader(flags, placement, data, blas);
+  const JobResult result = RunShowingProgress(runner, flags.job, data);
   JobReport report = MakeReport(flags.job, data.context(), result);
+  report.backend = placement.backend;
+  report.has_rank_order = !placement.is_native;
   report.blas = blas;
   report.data = flags.data.value_or("made stories");
-  report.proof = Prove(flags.job, data, result.snapshot);
+  report.proof = Prove(runner, flags.job, data, result.snapshot);
   if (flags.wants_timeline) {
     fmt::print("\n{}", DrawStep(result.recorders[0], flags.job.steps - 1));
   }
   fmt::print("\n{}", AsText(flags.job, report));
   json.Write(AsJson(flags.job, report));
   return HasPassed(report) ? 0 : kExitFailed;
+}
+
+int Emulate(Flags flags, char** argv) {
+  JobOptions& job = flags.job;
+  const Placement placement = Place(flags.backend, ::getenv);
+  job.ranks = ChooseRanks(placement, flags.ranks, job.ranks);
+  job.recompute =
+      flags.recompute == "full" ? Recompute::kFull : Recompute::kNone;
+  job.snapshot_steps = std::min(kProofSteps, job.steps);
+  Validate(job);
+  const ByteDataset data = Load(flags);
+  if (!placement.HasFirstRank()) {
+    return TakePart(job, data, *MakeRunner(placement));
+  }
+  CheckMemory(job);
+  if (placement.MustLaunch()) {
+    OutputFile("--json", flags.json);  // refused before anything starts
+    return Launch(job.ranks, argv);
+  }
+  OutputFile json("--json", flags.json);
+  return TrainAndReport(flags, placement, data, *MakeRunner(placement), json);
 }
 
 }  // namespace
@@ -191,8 +175,8 @@ int main(int argc, char** argv) {
   trainsys::Flags flags;
   trainsys::AddFlags(app, flags);
   if (const auto code = trainsys::Parse(app, argc, argv)) return *code;
-  return trainsys::Main(app, [&flags] {
+  return trainsys::Main(app, [&flags, argv] {
     trainsys::UseOneBlasThread();
-    return trainsys::Emulate(flags);
+    return trainsys::Emulate(flags, argv);
   });
 }

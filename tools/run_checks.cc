@@ -1,11 +1,13 @@
 // Four checks of data parallelism, sharding and recomputation, one line each.
 #include <fmt/core.h>
 
+#include <cstdlib>
 #include <exception>
 #include <functional>
 #include <string>
 #include <vector>
 
+#include "tools/backend.h"
 #include "tools/parse.h"
 #include "trainsys/checks/checks.h"
 #include "trainsys/platform/blas.h"
@@ -13,23 +15,31 @@
 namespace trainsys {
 namespace {
 
+using collectives::RankRunner;
+
 constexpr char kDescription[] =
     "Checks on small models that BucketedDDP, ZeRO1 and recomputation, each\n"
     "and together, train as one rank does. Exit code 1 if a check fails.\n\n"
     "Example: run_checks --break no-average   (check 1 must then FAIL)";
 
-using Check = std::function<CheckResult(Fault)>;
+using Check = std::function<CheckResult(Fault, RankRunner&)>;
 
-CheckResult RunGuarded(const Check& check, const std::string& name,
-                       Fault fault) {
+CheckResult RunGuarded(const Check& check, const std::string& name, Fault fault,
+                       RankRunner& runner) {
   try {
-    return check(fault);
+    return check(fault, runner);
   } catch (const std::exception& error) {
     return {name, false, FirstLine(error.what())};
   }
 }
 
-int RunChecks(Fault fault) {
+void Print(size_t number, const CheckResult& result) {
+  fmt::print("{} {} {}: {}\n", result.has_passed ? "PASS" : "FAIL", number,
+             result.name, result.figures);
+  std::fflush(stdout);
+}
+
+int RunChecks(Fault fault, RankRunner& runner) {
   const std::vector<std::pair<std::string, Check>> checks{
       {"BucketedDDP", CheckBucketedDDP},
       {"ZeRO1", CheckZeRO1},
@@ -39,14 +49,21 @@ int RunChecks(Fault fault) {
   size_t num_passed = 0;
   for (size_t i = 0; i < checks.size(); ++i) {
     const CheckResult result =
-        RunGuarded(checks[i].second, checks[i].first, fault);
-    fmt::print("{} {} {}: {}\n", result.has_passed ? "PASS" : "FAIL", i + 1,
-               result.name, result.figures);
-    std::fflush(stdout);
+        RunGuarded(checks[i].second, checks[i].first, fault, runner);
+    if (runner.HasFirstRank()) Print(i + 1, result);
     num_passed += result.has_passed ? 1 : 0;
   }
-  fmt::print("{} / {} checks passed\n", num_passed, checks.size());
+  if (runner.HasFirstRank()) {
+    fmt::print("{} / {} checks passed\n", num_passed, checks.size());
+  }
   return num_passed == checks.size() ? 0 : kExitFailed;
+}
+
+int RunChecks(Fault fault, const BackendFlags& flags, char** argv) {
+  const Placement placement = Place(flags, ::getenv);
+  RequireRanks(placement, kCheckRanks);
+  if (placement.MustLaunch()) return Launch(kCheckRanks, argv);
+  return RunChecks(fault, *MakeRunner(placement));
 }
 
 }  // namespace
@@ -58,10 +75,13 @@ int main(int argc, char** argv) {
   std::string fault_name;
   app.add_option("--break", fault_name, "break one thing on purpose")
       ->check(CLI::IsMember(trainsys::FaultNames()));
+  trainsys::BackendFlags backend;
+  trainsys::AddBackendFlags(app, backend);
   if (const auto code = trainsys::Parse(app, argc, argv)) return *code;
   return trainsys::Main(app, [&] {
     trainsys::UseOneBlasThread();
     return trainsys::RunChecks(
-        trainsys::FaultNamed(fault_name).value_or(trainsys::Fault::kNone));
+        trainsys::FaultNamed(fault_name).value_or(trainsys::Fault::kNone),
+        backend, argv);
   });
 }

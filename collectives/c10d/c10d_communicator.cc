@@ -17,8 +17,8 @@ C10dCommunicator::PostEntry(Call call) {
   const uint64_t sequence = next_sequence_++;
   auto work = std::make_unique<RankWork>(state_, Position{channel_, sequence},
                                          call, ranks());
-  auto entry = std::make_shared<Entry>(group_, channel_, sequence,
-                                       std::move(call));
+  auto entry =
+      std::make_shared<Entry>(group_, channel_, sequence, std::move(call));
   if (entry->call().operation == Operation::kDuplicate) {
     entry->channel_id() = group_->ProposeChannelId();
   }

@@ -114,8 +114,8 @@ void Channel::Process(Entry& entry) {
 
 void Channel::MatchAndMove(Entry& entry) {
   const Call& call = entry.call();
-  const bool is_met = group_.options().is_matching ||
-                      call.operation == Operation::kDuplicate;
+  const bool is_met =
+      group_.options().is_matching || call.operation == Operation::kDuplicate;
   if (is_met && left_ < 0) {
     const Matching::Outcome outcome =
         matching_.Meet(call, DeadlineAfter(group_.timeout()));

@@ -103,7 +103,7 @@ class Channel {
   std::deque<std::shared_ptr<Entry>> queue_;  // null: leave
   bool has_left_ = false;                     // the rank's thread
   std::atomic<bool> has_ended_{false};
-  std::thread thread_;                        // last: uses all above
+  std::thread thread_;  // last: uses all above
 };
 
 }  // namespace collectives

@@ -163,11 +163,10 @@ std::unique_ptr<Transfer> ExactTransport::Scatter(const Parts& parts,
   std::vector<Piece> sends, receives;
   for (int r = 0; r < mesh_.ranks(); ++r) {
     if (r == mesh_.rank()) continue;
-    sends.push_back(
-        {r,
-         const_cast<std::byte*>(input + parts.Begin(r) +
-                                parts.PieceBegin(piece)),
-         parts.PieceBytes(r, piece)});
+    sends.push_back({r,
+                     const_cast<std::byte*>(input + parts.Begin(r) +
+                                            parts.PieceBegin(piece)),
+                     parts.PieceBytes(r, piece)});
     receives.push_back(
         {r, Scratch(piece, r), parts.PieceBytes(mesh_.rank(), piece)});
   }
@@ -178,8 +177,8 @@ void ExactTransport::FoldPiece(const Call& call, const Parts& parts,
                                int64_t piece, std::byte* result) const {
   const int64_t bytes = parts.PieceBytes(mesh_.rank(), piece);
   if (bytes == 0) return;
-  const std::byte* mine = Bytes(call.input) + parts.Begin(mesh_.rank()) +
-                          parts.PieceBegin(piece);
+  const std::byte* mine =
+      Bytes(call.input) + parts.Begin(mesh_.rank()) + parts.PieceBegin(piece);
   std::vector<const void*> sources;
   for (int r = 0; r < mesh_.ranks(); ++r) {
     sources.push_back(r == mesh_.rank() ? mine : Scratch(piece, r));

@@ -1,12 +1,12 @@
 #include "collectives/c10d/gloo_mesh.h"
 
 #include <ATen/ops/from_blob.h>
-#include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 
 #include <algorithm>
 #include <mutex>
 #include <set>
 #include <string>
+#include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 #include <utility>
 
 #include "collectives/c10d/store_holder.h"

@@ -56,9 +56,8 @@ void C10dGroup::CheckOptions() {
                 (options().is_native ? "the library's" : "exact");
   std::string mismatch;
   try {
-    mismatch = Matching(*mesh_, 0)
-                   .Meet(hello, DeadlineAfter(timeout()))
-                   .mismatch;
+    mismatch =
+        Matching(*mesh_, 0).Meet(hello, DeadlineAfter(timeout())).mismatch;
   } catch (const LinkError& e) {
     Throw(Explain(e, {"", 0, "connecting"}), "", 0, hello);
   }

@@ -141,10 +141,10 @@ void Matching::Finish(const Call& call) const {
       std::vector<const void*> sources;
       for (const Message& m : messages_) sources.push_back(m.payload);
       const bool scatters = call.operation == Operation::kReduceScatter;
-      const FoldRange range{
-          scatters ? OffsetOf(call, mesh_.rank()) : 0, 0,
-          scatters ? call.counts[static_cast<size_t>(mesh_.rank())]
-                   : call.elems};
+      const FoldRange range{scatters ? OffsetOf(call, mesh_.rank()) : 0, 0,
+                            scatters
+                                ? call.counts[static_cast<size_t>(mesh_.rank())]
+                                : call.elems};
       return Fold(call.dtype, call.reduce_op, sources,
                   std::span(&call.output, 1), range);
     }
@@ -171,8 +171,7 @@ void Matching::Exchange(int64_t deadline_ns) {
   const auto bytes = static_cast<int64_t>(sizeof(Message));
   for (int r = 0; r < mesh_.ranks(); ++r) {
     if (r == mesh_.rank()) continue;
-    sends.push_back(
-        {r, &messages_[static_cast<size_t>(mesh_.rank())], bytes});
+    sends.push_back({r, &messages_[static_cast<size_t>(mesh_.rank())], bytes});
     receives.push_back({r, &messages_[static_cast<size_t>(r)], bytes});
   }
   mesh_.Start(sends, receives, tag_, Mesh::Phase::kMatching)->Wait(deadline_ns);

@@ -33,9 +33,9 @@ std::vector<Recorder> ProcessRunner::Run(const RunRanksOptions& options,
   if (world_.rank >= options.ranks) return {};
   const auto store = store_->WithPrefix(prefix);
   try {
-    return RunAsRank(
-        store, {world_.rank, options.ranks, options.timeout, options_},
-        options.record_capacity, fn);
+    return RunAsRank(store,
+                     {world_.rank, options.ranks, options.timeout, options_},
+                     options.record_capacity, fn);
   } catch (const InvalidArgument&) {
     throw;
   } catch (const std::exception& e) {

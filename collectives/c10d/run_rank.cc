@@ -30,7 +30,8 @@ std::vector<Recorder> RunAsRank(const std::shared_ptr<Store>& store,
                                 size_t record_capacity,
                                 const RankFunction& fn) {
   const auto group = std::make_shared<C10dGroup>(store, settings);
-  const auto state = std::make_shared<RankState>(settings.rank, record_capacity);
+  const auto state =
+      std::make_shared<RankState>(settings.rank, record_capacity);
   const struct AtEnd {
     C10dGroup& group;
     RankState& state;

@@ -1,14 +1,14 @@
 #include "collectives/c10d/store.h"
 
-#include <torch/csrc/distributed/c10d/FileStore.hpp>
-#include <torch/csrc/distributed/c10d/HashStore.hpp>
-#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
-#include <torch/csrc/distributed/c10d/TCPStore.hpp>
 #include <torch/version.h>
 
 #include <algorithm>
 #include <future>
 #include <thread>
+#include <torch/csrc/distributed/c10d/FileStore.hpp>
+#include <torch/csrc/distributed/c10d/HashStore.hpp>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
 #include <utility>
 
 #include "collectives/c10d/store_holder.h"
@@ -82,8 +82,9 @@ std::shared_ptr<Store> Store::Connect(const World& world,
   auto holder = std::make_shared<std::unique_ptr<Holder>>();
   const bool has_connected = RunWithDeadline(timeout, [=] {
     *holder = Guarded(host, [&] {
-      return std::make_unique<Holder>(Holder{c10::make_intrusive<c10d::TCPStore>(
-          world.address, OptionsFor(world, timeout))});
+      return std::make_unique<Holder>(
+          Holder{c10::make_intrusive<c10d::TCPStore>(
+              world.address, OptionsFor(world, timeout))});
     });
   });
   if (!has_connected) {
@@ -93,10 +94,10 @@ std::shared_ptr<Store> Store::Connect(const World& world,
 }
 
 std::shared_ptr<Store> Store::InFile(const std::string& path, int ranks) {
-  return std::shared_ptr<Store>(new Store(
-      std::make_unique<Holder>(
-          Holder{c10::make_intrusive<c10d::FileStore>(path, ranks)}),
-      "the file " + path));
+  return std::shared_ptr<Store>(
+      new Store(std::make_unique<Holder>(
+                    Holder{c10::make_intrusive<c10d::FileStore>(path, ranks)}),
+                "the file " + path));
 }
 
 std::shared_ptr<Store> Store::InProcess() {
@@ -106,11 +107,10 @@ std::shared_ptr<Store> Store::InProcess() {
 }
 
 std::shared_ptr<Store> Store::WithPrefix(const std::string& prefix) const {
-  return std::shared_ptr<Store>(
-      new Store(std::make_unique<Holder>(Holder{
-                    c10::make_intrusive<c10d::PrefixStore>(prefix,
-                                                           holder_->store)}),
-                host_));
+  return std::shared_ptr<Store>(new Store(
+      std::make_unique<Holder>(Holder{
+          c10::make_intrusive<c10d::PrefixStore>(prefix, holder_->store)}),
+      host_));
 }
 
 void Store::Set(const std::string& key, const std::string& value) {
@@ -140,8 +140,8 @@ StoreServer::StoreServer() {
   world.port = 0;  // any that is free
   const auto options = OptionsFor(world, std::chrono::seconds(60));
   holder_ = Guarded("this process", [&] {
-    return std::make_unique<Holder>(Holder{
-        c10::make_intrusive<c10d::TCPStore>(world.address, options)});
+    return std::make_unique<Holder>(
+        Holder{c10::make_intrusive<c10d::TCPStore>(world.address, options)});
   });
 }
 

@@ -98,22 +98,20 @@ Failure Verdict::Announce(const FailureCause& cause) {
   const std::string what =
       "rank " + std::to_string(cause.rank) + " failed: " + cause.what;
   const Failure failure{Failure::Kind::kPeer, cause.rank, false, what};
-  WithPatience(store_, what,
-               [store = store_, failure, key = NoteKey(rank_)] {
-                 store->Set(key, failure.what);
-                 return Publish(*store, failure);
-               });
+  WithPatience(store_, what, [store = store_, failure, key = NoteKey(rank_)] {
+    store->Set(key, failure.what);
+    return Publish(*store, failure);
+  });
   return failure;
 }
 
 Failure Verdict::Withdraw() {
   const std::string what = WithdrawalText(rank_);
   const Failure failure{Failure::Kind::kPeer, rank_, true, what};
-  WithPatience(store_, what,
-               [store = store_, failure, key = NoteKey(rank_)] {
-                 store->Set(key, failure.what);
-                 return failure;
-               });
+  WithPatience(store_, what, [store = store_, failure, key = NoteKey(rank_)] {
+    store->Set(key, failure.what);
+    return failure;
+  });
   return failure;
 }
 
@@ -127,36 +125,39 @@ Failure Verdict::Find(const LinkError& error, const Standing& standing) {
   const std::string note = standing.channel + " #" +
                            std::to_string(standing.sequence) + " " +
                            standing.call;
-  return WithPatience(store_, lost, [=, store = store_, rank = rank_,
-                                     ranks = ranks_, timeout = timeout_] {
-    store->Set(NoteKey(rank), note);
-    if (const auto known =
-            PollFor(kSilence, [&] { return Published(*store); })) {
-      return *known;
-    }
-    if (is_late) {
-      std::vector<int> missing = Silent(*store, ranks);
-      if (missing.empty()) missing.push_back(peer);
-      return Publish(*store, TimeoutOf(timeout, missing, ranks));
-    }
-    const std::optional<std::string> last_word = store->TryGet(NoteKey(peer));
-    std::string what = name +
-                       " is gone: its connection has closed and it has said "
-                       "nothing for " +
-                       TimeText(kSilence);
-    if (last_word && *last_word == WithdrawalText(peer)) {
-      what = *last_word;
-    } else if (last_word) {
-      // It has been cut off by another failure, and who saw that may still be
-      // listening for the silent.
-      if (const auto known = PollFor(kSilence + kSilence / 2,
-                                     [&] { return Published(*store); })) {
-        return *known;
-      }
-      what = lost + "; it was at " + *last_word;
-    }
-    return Publish(*store, {Failure::Kind::kPeer, peer, false, what});
-  });
+  return WithPatience(
+      store_, lost,
+      [=, store = store_, rank = rank_, ranks = ranks_, timeout = timeout_] {
+        store->Set(NoteKey(rank), note);
+        if (const auto known =
+                PollFor(kSilence, [&] { return Published(*store); })) {
+          return *known;
+        }
+        if (is_late) {
+          std::vector<int> missing = Silent(*store, ranks);
+          if (missing.empty()) missing.push_back(peer);
+          return Publish(*store, TimeoutOf(timeout, missing, ranks));
+        }
+        const std::optional<std::string> last_word =
+            store->TryGet(NoteKey(peer));
+        std::string what =
+            name +
+            " is gone: its connection has closed and it has said "
+            "nothing for " +
+            TimeText(kSilence);
+        if (last_word && *last_word == WithdrawalText(peer)) {
+          what = *last_word;
+        } else if (last_word) {
+          // It has been cut off by another failure, and who saw that may still
+          // be listening for the silent.
+          if (const auto known = PollFor(kSilence + kSilence / 2,
+                                         [&] { return Published(*store); })) {
+            return *known;
+          }
+          what = lost + "; it was at " + *last_word;
+        }
+        return Publish(*store, {Failure::Kind::kPeer, peer, false, what});
+      });
 }
 
 }  // namespace collectives

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <vector>
 
+#include "collectives/errors.h"
 #include "collectives/run_ranks.h"
 
 namespace collectives {
@@ -19,6 +20,17 @@ inline std::vector<Recorder> RunRanksHere(const RunRanksOptions& options,
 // Whether a group goes on after a timeout, a withdrawn call or a rank that
 // left, or ends.
 bool GroupsOutliveFailures();
+
+// For functions after which some groups have ended: then every rank fails,
+// whatever its function caught.
+inline void RunRanksToAFailure(const RunRanksOptions& options,
+                               const RankFunction& fn) {
+  try {
+    RunRanksHere(options, fn);
+  } catch (const RankFailed&) {
+    if (GroupsOutliveFailures()) throw;
+  }
+}
 
 // How long others may take to be told of a failure, where nothing delays them.
 std::chrono::nanoseconds TellingTime();

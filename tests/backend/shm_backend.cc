@@ -10,6 +10,8 @@ RankRunner& RunnerHere() {
 
 bool GroupsOutliveFailures() { return true; }
 
-std::chrono::nanoseconds TellingTime() { return std::chrono::milliseconds(100); }
+std::chrono::nanoseconds TellingTime() {
+  return std::chrono::milliseconds(100);
+}
 
 }  // namespace collectives

@@ -7,12 +7,15 @@
 #include <string>
 #include <vector>
 
+#include "collectives/shm/run_ranks.h"
+#include "tests/train/ranks_apart.h"
+
 namespace trainsys {
 namespace {
 
 using ::testing::HasSubstr;
 
-using Check = CheckResult (*)(Fault);
+using Check = CheckResult (*)(Fault, collectives::RankRunner&);
 constexpr Check kChecks[] = {CheckBucketedDDP, CheckZeRO1, CheckRecomputation,
                              CheckAllThree};
 
@@ -28,9 +31,10 @@ class ChecksTest : public testing::TestWithParam<Case> {};
 TEST_P(ChecksTest, TheRightOnesFail) {
   const Case& c = GetParam();
   const Fault fault = c.fault.empty() ? Fault::kNone : *FaultNamed(c.fault);
+  collectives::ThreadRunner threads;
   bool is_explained = c.reason.empty();
   for (size_t i = 0; i < 4; ++i) {
-    const CheckResult result = kChecks[i](fault);
+    const CheckResult result = kChecks[i](fault, threads);
     EXPECT_NE(result.has_passed, c.fails[i])
         << "check " << i + 1 << ", " << result.name << ": " << result.figures;
     EXPECT_EQ(result.figures.find('\n'), std::string::npos);
@@ -61,6 +65,31 @@ INSTANTIATE_TEST_SUITE_P(
       }
       return name;
     });
+
+// The four checks in turn; processes meet in them however many ranks each has.
+std::vector<CheckResult> RunAll(collectives::RankRunner& runner, Fault fault) {
+  std::vector<CheckResult> results;
+  for (const Check check : kChecks) results.push_back(check(fault, runner));
+  return results;
+}
+
+TEST(ChecksTest, RanksApartPrintTheSameFiguresWhereTheFirstRuns) {
+  for (const Fault fault : {Fault::kNone, Fault::kLaunchAtEnd}) {
+    collectives::ThreadRunner threads;
+    const std::vector<CheckResult> expected = RunAll(threads, fault);
+    const auto results =
+        RanksApart(kCheckRanks)
+            .RunPrograms<std::vector<CheckResult>>(
+                [fault](auto& runner) { return RunAll(runner, fault); });
+    for (size_t i = 0; i < 4; ++i) {
+      EXPECT_EQ(results[0][i].name, expected[i].name);
+      EXPECT_EQ(results[0][i].figures, expected[i].figures);
+      EXPECT_EQ(results[0][i].has_passed, expected[i].has_passed);
+      EXPECT_TRUE(results[1][i].has_passed);
+      EXPECT_EQ(results[1][i].figures, "");
+    }
+  }
+}
 
 TEST(FaultTest, EveryNameIsAFaultAndOthersAreNone) {
   EXPECT_EQ(FaultNames().size(), 5);

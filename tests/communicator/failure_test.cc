@@ -127,15 +127,15 @@ int64_t RunFailing(int ranks, int bad, const Point& point) {
 
 // ThreadSanitizer slows down the unwinding of an exception tenfold.
 #if defined(__SANITIZE_THREAD__)
-constexpr int64_t kLimitNs = 1'000'000'000;
+constexpr int kSlowness = 10;
 #else
-constexpr int64_t kLimitNs = 100'000'000;
+constexpr int kSlowness = 1;
 #endif
 
 class FailureTest
     : public testing::TestWithParam<std::tuple<int, bool, size_t>> {};
 
-TEST_P(FailureTest, EveryOtherRankIsToldWithin100Milliseconds) {
+TEST_P(FailureTest, EveryOtherRankIsToldSoon) {
   const auto [ranks, is_last, point] = GetParam();
   const int bad = is_last ? ranks - 1 : 0;
   int64_t quickest = std::numeric_limits<int64_t>::max();
@@ -143,8 +143,9 @@ TEST_P(FailureTest, EveryOtherRankIsToldWithin100Milliseconds) {
   for (int run = 0; run < 5; ++run) {
     quickest = std::min(quickest, RunFailing(ranks, bad, kPoints[point]));
   }
-  EXPECT_LT(quickest, kLimitNs);
-  RunRanksHere({.ranks = ranks}, [](Communicator& comm) { comm.Barrier("next"); });
+  EXPECT_LT(std::chrono::nanoseconds(quickest), kSlowness * TellingTime());
+  RunRanksHere({.ranks = ranks},
+               [](Communicator& comm) { comm.Barrier("next"); });
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -166,7 +167,6 @@ TEST(FailureTest, ARankThatReturnsEarlyIsNamed) {
     });
     FAIL() << "nobody missed rank 1";
   } catch (const RankFailed& e) {
-    EXPECT_NE(e.rank(), 1);
     EXPECT_TRUE(Holds<PeerFailed>(e.cause()));
     EXPECT_THAT(e.what(), AllOf(HasSubstr("rank 1 has left"),
                                 HasSubstr("'main' #1, barrier 'two only'")));
@@ -176,17 +176,20 @@ TEST(FailureTest, ARankThatReturnsEarlyIsNamed) {
 TEST(FailureTest, ARankThatReturnsEarlyIsNamedToThoseWhoComeLater) {
   std::latch has_failed(1);
   EXPECT_THROW(RunRanksHere({.ranks = 3},
-                        [&](Communicator& comm) {
-                          if (comm.rank() == 1) return;
-                          if (comm.rank() == 2) has_failed.wait();
-                          try {
-                            comm.Barrier("two only");
-                          } catch (const PeerFailed& e) {
-                            EXPECT_EQ(e.rank(), 1);
-                            has_failed.count_down(comm.rank() == 0);
-                            throw;
-                          }
-                        }),
+                            [&](Communicator& comm) {
+                              if (comm.rank() == 1) return;
+                              // Gloo learns who has left when all others came.
+                              if (comm.rank() == 2 && GroupsOutliveFailures()) {
+                                has_failed.wait();
+                              }
+                              try {
+                                comm.Barrier("two only");
+                              } catch (const PeerFailed& e) {
+                                EXPECT_EQ(e.rank(), 1);
+                                has_failed.count_down(comm.rank() == 0);
+                                throw;
+                              }
+                            }),
                RankFailed);
 }
 
@@ -217,7 +220,7 @@ TEST(FailureTest, AMatchedCollectiveRunsToItsEndThoughARankThrows) {
 
 TEST(FailureTest, AnUnmatchedWorkIsWithdrawnWhenAnExceptionUnwindsIt) {
   std::latch is_withdrawn(1);
-  RunRanksHere({.ranks = 2}, [&](Communicator& comm) {
+  RunRanksToAFailure({.ranks = 2}, [&](Communicator& comm) {
     std::vector<float> x(10, static_cast<float>(comm.rank()));
     const auto before = x;
     const Buffer buffer = AsBuffer(std::span(x));
@@ -241,6 +244,8 @@ TEST(FailureTest, AnUnmatchedWorkIsWithdrawnWhenAnExceptionUnwindsIt) {
       }
     }
     EXPECT_EQ(x, before);
+    EXPECT_FALSE(has_run);
+    if (!GroupsOutliveFailures()) return;
     comm.Barrier("it was caught: the group goes on");
     EXPECT_FALSE(has_run);
   });
@@ -263,10 +268,11 @@ TEST(FailureTest, AContinuationOfAnUnwoundWorkIsNotRunThoughItsRoundIsDone) {
 
 TEST(FailureTest, DuplicateFailsLikeAnyCollective) {
   EXPECT_THROW(RunRanksHere({.ranks = 3},
-                        [](Communicator& comm) {
-                          if (comm.rank() == 1) throw Boom();
-                          EXPECT_THROW(comm.Duplicate("second"), PeerFailed);
-                        }),
+                            [](Communicator& comm) {
+                              if (comm.rank() == 1) throw Boom();
+                              EXPECT_THROW(comm.Duplicate("second"),
+                                           PeerFailed);
+                            }),
                RankFailed);
 }
 

@@ -44,20 +44,21 @@ class ProgressTest : public testing::TestWithParam<std::tuple<int, int64_t>> {};
 TEST_P(ProgressTest, APostedCollectiveCompletesWhileEveryRankComputes) {
   const auto [ranks, bytes] = GetParam();
   const auto elems = static_cast<size_t>(bytes / 4);
-  const auto recorders = RunRanksHere({.ranks = ranks}, [&](Communicator& comm) {
-    std::vector<int32_t> x(elems);
-    for (size_t i = 0; i < elems; ++i) {
-      x[i] = static_cast<int32_t>(i) * (comm.rank() + 1);
-    }
-    Work work = comm.StartAllReduce(AsBuffer(std::span(x)), ReduceOp::kSum,
-                                    "while computing");
-    EXPECT_TRUE(ComputeUntilDone(work));
-    work.Wait();
-    const int factor = comm.ranks() * (comm.ranks() + 1) / 2;
-    for (size_t i = 0; i < elems; ++i) {
-      ASSERT_EQ(x[i], static_cast<int32_t>(i) * factor);
-    }
-  });
+  const auto recorders =
+      RunRanksHere({.ranks = ranks}, [&](Communicator& comm) {
+        std::vector<int32_t> x(elems);
+        for (size_t i = 0; i < elems; ++i) {
+          x[i] = static_cast<int32_t>(i) * (comm.rank() + 1);
+        }
+        Work work = comm.StartAllReduce(AsBuffer(std::span(x)), ReduceOp::kSum,
+                                        "while computing");
+        EXPECT_TRUE(ComputeUntilDone(work));
+        work.Wait();
+        const int factor = comm.ranks() * (comm.ranks() + 1) / 2;
+        for (size_t i = 0; i < elems; ++i) {
+          ASSERT_EQ(x[i], static_cast<int32_t>(i) * factor);
+        }
+      });
   for (const Recorder& recorder : recorders) {
     const Record record = recorder.Records().at(0);
     EXPECT_TRUE(record.is_async);

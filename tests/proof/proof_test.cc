@@ -3,7 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
+
+#include "collectives/shm/run_ranks.h"
+#include "tests/train/ranks_apart.h"
 
 namespace trainsys {
 namespace {
@@ -24,10 +28,11 @@ JobOptions SmallJob(int ranks) {
 }
 
 TEST(ProveTest, AJobIsProvenOnItsFirstSteps) {
+  collectives::ThreadRunner threads;
   for (int ranks : {1, 3}) {
     const JobOptions options = SmallJob(ranks);
-    const JobResult result = RunJob(options, ShortText());
-    const Proof proof = Prove(options, ShortText(), result.snapshot);
+    const JobResult result = RunJob(threads, options, ShortText());
+    const Proof proof = *Prove(threads, options, ShortText(), result.snapshot);
     EXPECT_EQ(proof.steps, 2);
     EXPECT_TRUE(proof.has_equal_bits);
     EXPECT_LE(proof.f64_difference, kF64Tolerance);
@@ -36,20 +41,35 @@ TEST(ProveTest, AJobIsProvenOnItsFirstSteps) {
   }
 }
 
+TEST(ProveTest, RanksApartAreProvenWhereTheFirstRuns) {
+  const JobOptions options = SmallJob(3);
+  const auto proofs =
+      RanksApart(3).RunPrograms<std::optional<Proof>>([&](auto& runner) {
+        const JobResult result = RunJob(runner, options, ShortText());
+        return Prove(runner, options, ShortText(), result.snapshot);
+      });
+  ASSERT_TRUE(proofs[0]);
+  EXPECT_TRUE(proofs[0]->HasPassed());
+  EXPECT_FALSE(proofs[1]);
+  EXPECT_FALSE(proofs[2]);
+}
+
 TEST(ProveTest, OneBitThatDiffersFailsTheProof) {
+  collectives::ThreadRunner threads;
   const JobOptions options = SmallJob(2);
-  JobResult result = RunJob(options, ShortText());
+  JobResult result = RunJob(threads, options, ShortText());
   static_cast<uint8_t*>(result.snapshot.back().data_ptr())[0] ^= 1;
-  const Proof proof = Prove(options, ShortText(), result.snapshot);
+  const Proof proof = *Prove(threads, options, ShortText(), result.snapshot);
   EXPECT_FALSE(proof.has_equal_bits);
   EXPECT_FALSE(proof.HasPassed());
 }
 
 TEST(ProveTest, TheSnapshotOfAnotherStepFailsTheProof) {
+  collectives::ThreadRunner threads;
   JobOptions options = SmallJob(2);
-  const JobResult result = RunJob(options, ShortText());
+  const JobResult result = RunJob(threads, options, ShortText());
   options.snapshot_steps = 1;
-  const Proof proof = Prove(options, ShortText(), result.snapshot);
+  const Proof proof = *Prove(threads, options, ShortText(), result.snapshot);
   EXPECT_FALSE(proof.HasPassed());
   EXPECT_GT(proof.f32_difference, 1e-4);
 }

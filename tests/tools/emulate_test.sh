@@ -61,6 +61,7 @@ hash_of() {
 }
 
 first=$(hash_of)
+grep -q '^  "backend": "threads"' result.json || fail "no backend in JSON"
 [ -n "$first" ] || fail "no hash"
 [ "$first" = "$(hash_of)" ] || fail "another run, another result"
 [ "$first" = "$(hash_of --bucket-kb 64)" ] || fail "bucket size counts"

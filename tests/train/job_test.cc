@@ -9,6 +9,8 @@
 #include <string>
 
 #include "collectives/errors.h"
+#include "collectives/shm/run_ranks.h"
+#include "tests/train/ranks_apart.h"
 #include "trainsys/model/transformer_lm.h"
 #include "trainsys/tensor/compare.h"
 #include "trainsys/tensor/tensor_memory.h"
@@ -34,6 +36,12 @@ JobOptions SmallJob() {
   return options;
 }
 
+JobResult RunOnThreads(const JobOptions& options, const ByteDataset& data,
+                       const StepObserver& observer = {}) {
+  collectives::ThreadRunner runner;
+  return RunJob(runner, options, data, observer);
+}
+
 void ExpectSameTraining(const JobResult& a, const JobResult& b) {
   EXPECT_EQ(a.losses, b.losses);
   for (const RankSummary& rank : b.ranks) {
@@ -45,7 +53,7 @@ TEST(RunJobTest, RanksAreInSyncAndTheLossFalls) {
   JobOptions options = SmallJob();
   options.ranks = 3;
   options.steps = 8;
-  const JobResult result = RunJob(options, ShortText());
+  const JobResult result = RunOnThreads(options, ShortText());
   EXPECT_EQ(result.ranks.size(), 3);
   EXPECT_EQ(result.recorders.size(), 3);
   ExpectSameTraining(result, result);
@@ -61,7 +69,7 @@ struct Variant {
 };
 
 TEST(RunJobTest, BucketSizeShardingAndRecomputationChangeNoBit) {
-  const JobResult expected = RunJob(SmallJob(), ShortText());
+  const JobResult expected = RunOnThreads(SmallJob(), ShortText());
   // Each pair of settings occurs; the first is the job itself once more.
   for (const Variant& variant :
        {Variant{512, 1, Recompute::kFull}, Variant{512, 0, Recompute::kNone},
@@ -73,22 +81,22 @@ TEST(RunJobTest, BucketSizeShardingAndRecomputationChangeNoBit) {
     options.recompute = variant.recompute;
     SCOPED_TRACE(std::to_string(variant.bucket_kb) + " KiB, zero " +
                  std::to_string(variant.zero));
-    ExpectSameTraining(expected, RunJob(options, ShortText()));
+    ExpectSameTraining(expected, RunOnThreads(options, ShortText()));
   }
 }
 
 TEST(RunJobTest, AnotherSeedTrainsAnotherModel) {
   JobOptions options = SmallJob();
-  const JobResult one = RunJob(options, ShortText());
+  const JobResult one = RunOnThreads(options, ShortText());
   options.seed = 2;
-  const JobResult two = RunJob(options, ShortText());
+  const JobResult two = RunOnThreads(options, ShortText());
   EXPECT_NE(one.ranks[0].parameter_hash, two.ranks[0].parameter_hash);
 }
 
 TEST(RunJobTest, TheObserverSeesEachStepOnce) {
   std::vector<double> seen;
   const JobResult result =
-      RunJob(SmallJob(), ShortText(), [&](int64_t step, double loss) {
+      RunOnThreads(SmallJob(), ShortText(), [&](int64_t step, double loss) {
         EXPECT_EQ(step, static_cast<int64_t>(seen.size()));
         seen.push_back(loss);
       });
@@ -98,9 +106,9 @@ TEST(RunJobTest, TheObserverSeesEachStepOnce) {
 TEST(RunJobTest, TheSnapshotIsOfItsStep) {
   JobOptions options = SmallJob();
   options.snapshot_steps = 2;
-  const JobResult longer = RunJob(options, ShortText());
+  const JobResult longer = RunOnThreads(options, ShortText());
   options.steps = 2;
-  const JobResult shorter = RunJob(options, ShortText());
+  const JobResult shorter = RunOnThreads(options, ShortText());
   EXPECT_TRUE(EqualBits(longer.snapshot, shorter.snapshot));
   EXPECT_EQ(HashOf(shorter.snapshot), shorter.ranks[0].parameter_hash);
   EXPECT_NE(HashOf(longer.snapshot), longer.ranks[0].parameter_hash);
@@ -112,7 +120,7 @@ TEST(RunJobTest, BytesAreCountedWholeAndSharded) {
   for (const int zero : {0, 1}) {
     options.zero = zero;
     int64_t state_bytes = 0;
-    for (const RankSummary& rank : RunJob(options, ShortText()).ranks) {
+    for (const RankSummary& rank : RunOnThreads(options, ShortText()).ranks) {
       EXPECT_EQ(rank.parameter_bytes, 4 * parameters);
       EXPECT_GE(rank.gradient_bytes, 4 * parameters);
       state_bytes += rank.state_bytes;
@@ -125,12 +133,31 @@ TEST(RunJobTest, InF64EveryNumberIsADouble) {
   JobOptions options = SmallJob();
   options.steps = options.snapshot_steps = 1;
   options.precision = Precision::kF64;
-  const JobResult result = RunJob(options, ShortText());
+  const JobResult result = RunOnThreads(options, ShortText());
   for (const at::Tensor& p : result.snapshot) {
     EXPECT_EQ(p.scalar_type(), at::kDouble);
   }
   EXPECT_EQ(result.ranks[0].parameter_bytes,
             8 * ParameterCount({.context = 16}));
+}
+
+TEST(RunJobTest, RanksApartTrainTheSameAndOnlyTheFirstHasTheResult) {
+  JobOptions options = SmallJob();
+  options.ranks = 3;
+  options.snapshot_steps = 2;
+  const JobResult expected = RunOnThreads(options, ShortText());
+  const auto results = RanksApart(3).RunPrograms<JobResult>(
+      [&](auto& runner) { return RunJob(runner, options, ShortText()); });
+  ExpectSameTraining(expected, results[0]);
+  EXPECT_EQ(results[0].ranks.size(), 3);
+  EXPECT_EQ(results[0].recorders.size(), 3);
+  EXPECT_TRUE(EqualBits(results[0].snapshot, expected.snapshot));
+  for (size_t r = 1; r < 3; ++r) {
+    EXPECT_TRUE(results[r].losses.empty());
+    EXPECT_TRUE(results[r].ranks.empty());
+    EXPECT_TRUE(results[r].recorders.empty());
+    EXPECT_TRUE(results[r].snapshot.empty());
+  }
 }
 
 TEST(MakeModelTest, RanksStartFromDifferentWeights) {
@@ -183,7 +210,7 @@ TEST(ValidateTest, ImpossibleOptionsAreRefusedEachInOneLineThatNamesThem) {
     JobOptions options = SmallJob();
     impossible.set(options);
     try {
-      RunJob(options, ShortText());
+      RunOnThreads(options, ShortText());
       ADD_FAILURE() << impossible.name << " " << impossible.value;
     } catch (const InvalidArgument& e) {
       EXPECT_THAT(e.what(),

@@ -8,6 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "collectives/run_ranks.h"
+
 namespace trainsys {
 
 // Breaks one thing on purpose, to show that the checks would notice.
@@ -30,11 +32,16 @@ struct CheckResult {
   std::string figures;  // one line
 };
 
-// Starts its own ranks. Blocks for some seconds.
+// How many ranks a runner must have for all of them.
+inline constexpr int kCheckRanks = 4;
+
+// Each runs its own ranks. Where ranks are processes, every process makes the
+// same calls; where rank 0 does not run, a check passes without figures.
+// Blocks for some seconds.
 // Errors: RankFailed, where a rank throws.
-CheckResult CheckBucketedDDP(Fault fault);
-CheckResult CheckZeRO1(Fault fault);
-CheckResult CheckRecomputation(Fault fault);
-CheckResult CheckAllThree(Fault fault);
+CheckResult CheckBucketedDDP(Fault fault, collectives::RankRunner& runner);
+CheckResult CheckZeRO1(Fault fault, collectives::RankRunner& runner);
+CheckResult CheckRecomputation(Fault fault, collectives::RankRunner& runner);
+CheckResult CheckAllThree(Fault fault, collectives::RankRunner& runner);
 
 }  // namespace trainsys

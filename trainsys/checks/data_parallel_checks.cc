@@ -6,7 +6,7 @@
 #include <memory>
 #include <utility>
 
-#include "collectives/shm/run_ranks.h"
+#include "collectives/gather.h"
 #include "trainsys/checks/checks.h"
 #include "trainsys/checks/faulty_communicator.h"
 #include "trainsys/checks/small_models.h"
@@ -23,7 +23,7 @@ namespace {
 using collectives::Communicator;
 using collectives::PhaseRecord;
 using collectives::PhaseScope;
-using collectives::RunRanks;
+using collectives::RankRunner;
 
 constexpr int64_t kSteps = 3;
 constexpr int64_t kBucketBytes = 32 << 10;
@@ -38,8 +38,12 @@ constexpr AdamWOptions kAdamW{
 
 using Parameters = std::vector<at::Tensor>;
 
+enum class Also { kOverlap, kState };  // what is checked beside numbers
+
 // How a check trains, on ranks and as each of the references.
 struct Recipe {
+  std::string name;
+  Also also = Also::kState;
   int ranks = 2;
   double tolerance = 0;  // against the whole batch, absolute
   std::function<std::shared_ptr<SmallModel>(uint64_t seed)> model;
@@ -49,51 +53,65 @@ struct Recipe {
   std::function<std::unique_ptr<Optimizer>(Parameters)> libtorch;
 };
 
-// What one rank ended with.
-struct RankResult {
-  Parameters parameters;
+// What one rank ended with, as all ranks hear of it.
+struct RankFigures {
+  int64_t is_equal = 0;   // to reference A, bit for bit
+  double difference = 0;  // from reference B
   int64_t state_bytes = 0;
-  std::string overlap_violation;
-  size_t num_buckets = 0;
+  int64_t num_buckets = 0;
 };
 
-RankResult TrainRank(const Recipe& recipe, Communicator& real, Fault fault) {
+struct References {
+  Parameters a;
+  Parameters b;
+};
+
+// Every rank's, in rank order.
+struct AllRanks {
+  std::vector<RankFigures> figures;
+  std::vector<std::string> overlap_violations;
+};
+
+// Result: the first overlap violation, or nothing.
+std::string RunSteps(SmallModel& model, const Samples& samples,
+                     BucketedDDP& ddp, Optimizer& optimizer,
+                     Communicator& comm) {
+  std::string violation;
+  for (int64_t step = 0; step < kSteps; ++step) {
+    optimizer.ZeroGrad();
+    const at::Tensor loss = LossOf(model, samples);
+    {
+      const PhaseScope backward(comm.recorder(), "backward", step);
+      loss.backward();
+    }
+    ddp.FinishGradientSync();
+    optimizer.Step();
+    const PhaseRecord backward = *FindPhase(comm.recorder(), "backward", step);
+    if (violation.empty()) {
+      violation = OverlapViolation(comm.recorder(), backward, ddp.buckets(),
+                                   ddp.ready_ns());
+    }
+  }
+  return violation;
+}
+
+// Trains one rank and compares it with the references where it runs.
+AllRanks TrainRank(const Recipe& recipe, const References& references,
+                   Fault fault, Communicator& real) {
   FaultyCommunicator comm(real, fault);
   const Samples samples =
       MakeSamples(kDataSeed).Part(comm.rank(), comm.ranks());
   const auto model = recipe.model(kModelSeed + comm.rank());
   BucketedDDP ddp(*model, comm, {.bucket_bytes = kBucketBytes});
   const auto optimizer = recipe.sharded(ddp.parameters(), comm);
-  RankResult result;
-  for (int64_t step = 0; step < kSteps; ++step) {
-    optimizer->ZeroGrad();
-    const at::Tensor loss = LossOf(*model, samples);
-    {
-      const PhaseScope backward(comm.recorder(), "backward", step);
-      loss.backward();
-    }
-    ddp.FinishGradientSync();
-    optimizer->Step();
-    const PhaseRecord backward = *FindPhase(comm.recorder(), "backward", step);
-    if (result.overlap_violation.empty()) {
-      result.overlap_violation = OverlapViolation(
-          comm.recorder(), backward, ddp.buckets(), ddp.ready_ns());
-    }
-  }
-  result.parameters = Snapshot(ddp.parameters());
-  result.state_bytes = optimizer->StateBytes();
-  result.num_buckets = ddp.buckets().size();
-  return result;
-}
-
-std::vector<RankResult> TrainOnRanks(const Recipe& recipe, Fault fault) {
-  std::vector<RankResult> results(static_cast<size_t>(recipe.ranks));
-  RunRanks({.ranks = recipe.ranks, .timeout = std::chrono::seconds(60)},
-           [&](Communicator& comm) {
-             results[static_cast<size_t>(comm.rank())] =
-                 TrainRank(recipe, comm, fault);
-           });
-  return results;
+  const std::string violation =
+      RunSteps(*model, samples, ddp, *optimizer, comm);
+  const RankFigures mine{EqualBits(ddp.parameters(), references.a),
+                         MaxDifference(ddp.parameters(), references.b),
+                         optimizer->StateBytes(),
+                         static_cast<int64_t>(ddp.buckets().size())};
+  return {Gather(real, mine, "figures"),
+          GatherText(real, violation, "overlap")};
 }
 
 Parameters ReferenceA(const Recipe& recipe) {
@@ -116,17 +134,14 @@ Parameters ReferenceB(const Recipe& recipe) {
   return Snapshot(model->parameters());
 }
 
-// Every rank's parameters against both references.
-void CompareWithReferences(const Recipe& recipe,
-                           const std::vector<RankResult>& results,
-                           CheckResult& check) {
-  const Parameters a = ReferenceA(recipe);
-  const Parameters b = ReferenceB(recipe);
+// What the ranks ended with against both references.
+void CheckNumbers(const Recipe& recipe, const std::vector<RankFigures>& ranks,
+                  CheckResult& check) {
   bool is_equal = true;
   double difference = 0;
-  for (const RankResult& result : results) {
-    is_equal = is_equal && EqualBits(result.parameters, a);
-    difference = std::max(difference, MaxDifference(result.parameters, b));
+  for (const RankFigures& rank : ranks) {
+    is_equal = is_equal && rank.is_equal;
+    difference = std::max(difference, rank.difference);
   }
   check.has_passed =
       check.has_passed && is_equal && difference <= recipe.tolerance;
@@ -136,27 +151,27 @@ void CompareWithReferences(const Recipe& recipe,
       difference, recipe.tolerance, is_equal ? "equal" : "DIFFERENT");
 }
 
-void CheckOverlap(const std::vector<RankResult>& results, CheckResult& check) {
+void CheckOverlap(const AllRanks& all, CheckResult& check) {
   std::string violation;
-  for (const RankResult& result : results) {
-    if (violation.empty()) violation = result.overlap_violation;
+  for (const std::string& of_rank : all.overlap_violations) {
+    if (violation.empty()) violation = of_rank;
   }
   check.has_passed = check.has_passed && violation.empty();
   check.figures +=
       violation.empty()
           ? fmt::format("; all {} buckets posted in order inside backward",
-                        results[0].num_buckets)
+                        all.figures[0].num_buckets)
           : "; " + violation;
 }
 
-void CheckState(const std::vector<RankResult>& results, CheckResult& check) {
-  int64_t full = 0;
-  for (const at::Tensor& p : results[0].parameters) full += 8 * p.numel();
-  const auto n = static_cast<int64_t>(results.size());
+// `full`: bytes of the optimizer's state on one rank alone.
+void CheckState(const std::vector<RankFigures>& ranks, int64_t full,
+                CheckResult& check) {
+  const auto n = static_cast<int64_t>(ranks.size());
   int64_t largest = 0, sum = 0;
-  for (const RankResult& result : results) {
-    largest = std::max(largest, result.state_bytes);
-    sum += result.state_bytes;
+  for (const RankFigures& rank : ranks) {
+    largest = std::max(largest, rank.state_bytes);
+    sum += rank.state_bytes;
   }
   check.has_passed =
       check.has_passed &&
@@ -168,8 +183,9 @@ void CheckState(const std::vector<RankResult>& results, CheckResult& check) {
       largest, sum, full);
 }
 
-Recipe AdamWRecipe(int ranks) {
+Recipe AdamWRecipe(const std::string& name, int ranks) {
   Recipe recipe;
+  recipe.name = name;
   recipe.ranks = ranks;
   recipe.tolerance = 1e-4;
   recipe.model = recipe.plain_model = MakeMlp;
@@ -190,6 +206,8 @@ Recipe SgdRecipe() {
     return LibtorchSGD(std::move(p), kSgdLr);
   };
   Recipe recipe;
+  recipe.name = "BucketedDDP";
+  recipe.also = Also::kOverlap;
   recipe.ranks = 2;
   recipe.tolerance = 1e-5;
   recipe.model = recipe.plain_model = MakeMlp;
@@ -200,39 +218,53 @@ Recipe SgdRecipe() {
   return recipe;
 }
 
+int64_t UnshardedStateBytes(const Parameters& parameters) {
+  int64_t bytes = 0;
+  for (const at::Tensor& p : parameters) bytes += 8 * p.numel();
+  return bytes;
+}
+
+CheckResult CheckTraining(const Recipe& recipe, Fault fault,
+                          RankRunner& runner) {
+  CheckResult check{fmt::format("{}, {} ranks", recipe.name, recipe.ranks),
+                    true, ""};
+  // Once for all ranks of this process.
+  const References references{ReferenceA(recipe), ReferenceB(recipe)};
+  AllRanks all;  // filled by rank 0 alone: the others may be elsewhere
+  runner.Run({.ranks = recipe.ranks, .timeout = std::chrono::seconds(60)},
+             [&](Communicator& comm) {
+               AllRanks gathered = TrainRank(recipe, references, fault, comm);
+               if (comm.rank() == 0) all = std::move(gathered);
+             });
+  if (!runner.HasFirstRank()) return check;
+  CheckNumbers(recipe, all.figures, check);
+  if (recipe.also == Also::kOverlap) {
+    CheckOverlap(all, check);
+  } else {
+    CheckState(all.figures, UnshardedStateBytes(references.a), check);
+  }
+  return check;
+}
+
 }  // namespace
 
-CheckResult CheckBucketedDDP(Fault fault) {
-  CheckResult check{"BucketedDDP, 2 ranks", true, ""};
-  const Recipe recipe = SgdRecipe();
-  const std::vector<RankResult> results = TrainOnRanks(recipe, fault);
-  CompareWithReferences(recipe, results, check);
-  CheckOverlap(results, check);
-  return check;
+CheckResult CheckBucketedDDP(Fault fault, RankRunner& runner) {
+  return CheckTraining(SgdRecipe(), fault, runner);
 }
 
-CheckResult CheckZeRO1(Fault fault) {
-  CheckResult check{"ZeRO1, 4 ranks", true, ""};
-  const Recipe recipe = AdamWRecipe(4);
-  const std::vector<RankResult> results = TrainOnRanks(recipe, fault);
-  CompareWithReferences(recipe, results, check);
-  CheckState(results, check);
-  return check;
+CheckResult CheckZeRO1(Fault fault, RankRunner& runner) {
+  return CheckTraining(AdamWRecipe("ZeRO1", kCheckRanks), fault, runner);
 }
 
-CheckResult CheckAllThree(Fault fault) {
-  CheckResult check{"all three together, 2 ranks", true, ""};
-  Recipe recipe = AdamWRecipe(2);
+CheckResult CheckAllThree(Fault fault, RankRunner& runner) {
+  Recipe recipe = AdamWRecipe("all three together", 2);
   recipe.model = [](uint64_t seed) {
     return MakeResidualModel(seed, Checkpointed());
   };
   recipe.plain_model = [](uint64_t seed) {
     return MakeResidualModel(seed, Plain());
   };
-  const std::vector<RankResult> results = TrainOnRanks(recipe, fault);
-  CompareWithReferences(recipe, results, check);
-  CheckState(results, check);
-  return check;
+  return CheckTraining(recipe, fault, runner);
 }
 
 }  // namespace trainsys

@@ -57,7 +57,9 @@ SegmentRunner KeepingParameters(std::shared_ptr<SmallModel>& model) {
 
 }  // namespace
 
-CheckResult CheckRecomputation(Fault fault) {
+CheckResult CheckRecomputation(Fault fault, collectives::RankRunner& runner) {
+  CheckResult check{"recomputation, 1 rank", true, ""};
+  if (!runner.HasFirstRank()) return check;
   constexpr uint64_t kSeed = 3;
   const auto plain_model = MakeWideBlocks(kSeed, Plain());
   std::shared_ptr<SmallModel> model;
@@ -69,7 +71,6 @@ CheckResult CheckRecomputation(Fault fault) {
   const double difference =
       MaxDifference(recomputed.gradients, plain.gradients);
   const bool is_equal = EqualBits(recomputed.gradients, plain.gradients);
-  CheckResult check{"recomputation, 1 rank", false, ""};
   check.has_passed = difference <= kTolerance && is_equal &&
                      2 * recomputed.raw_bytes <= plain.raw_bytes &&
                      2 * recomputed.distinct_bytes <= plain.distinct_bytes;

@@ -41,11 +41,16 @@ Parameters ReferenceB(const JobOptions& options, const ByteDataset& data) {
 
 }  // namespace
 
-Proof Prove(const JobOptions& options, const ByteDataset& data,
-            const Parameters& snapshot) {
+std::optional<Proof> Prove(collectives::RankRunner& runner,
+                           const JobOptions& options, const ByteDataset& data,
+                           const Parameters& snapshot) {
   JobOptions in_f64 = options;
   in_f64.precision = Precision::kF64;
   in_f64.steps = options.snapshot_steps;
+  if (!runner.HasFirstRank()) {
+    RunJob(runner, in_f64, data);
+    return std::nullopt;
+  }
   // Two at a time: each is one thread.
   auto whole = std::async(std::launch::async, [&] {
     return std::pair(ReferenceB(options, data), ReferenceB(in_f64, data));
@@ -53,7 +58,7 @@ Proof Prove(const JobOptions& options, const ByteDataset& data,
   Proof proof;
   proof.steps = options.snapshot_steps;
   proof.has_equal_bits = EqualBits(snapshot, ReferenceA(options, data));
-  const Parameters ranks_in_f64 = RunJob(in_f64, data).snapshot;
+  const Parameters ranks_in_f64 = RunJob(runner, in_f64, data).snapshot;
   const auto [whole_f32, whole_f64] = whole.get();
   proof.f32_difference = MaxDifference(snapshot, whole_f32);
   proof.f64_difference = MaxDifference(ranks_in_f64, whole_f64);

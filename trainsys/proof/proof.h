@@ -4,8 +4,10 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
+#include "collectives/run_ranks.h"
 #include "trainsys/data/byte_dataset.h"
 #include "trainsys/train/job.h"
 
@@ -22,16 +24,20 @@ struct Proof {
   double f32_difference = 0;
   double f64_difference = 0;
 
-  bool HasPassed() const {
-    return has_equal_bits && f64_difference <= kF64Tolerance;
-  }
+  bool IsWithinTolerance() const { return f64_difference <= kF64Tolerance; }
+  bool HasPassed() const { return has_equal_bits && IsWithinTolerance(); }
 };
 
-// `snapshot`: the job's parameters after options.snapshot_steps steps.
+// `snapshot`: the job's parameters after options.snapshot_steps steps, where
+// rank 0 runs.
+// Where ranks are processes, every process takes part: the job's first steps
+// run on them again, in f64. Result: nothing where rank 0 does not run; there
+// the call also waits for the references, which are computed where it does.
 // Blocks: for about as long as snapshot_steps steps of the job take, five
 // times over. Memory: see ProofMemoryBytes.
-Proof Prove(const JobOptions& options, const ByteDataset& data,
-            const std::vector<at::Tensor>& snapshot);
+std::optional<Proof> Prove(collectives::RankRunner& runner,
+                           const JobOptions& options, const ByteDataset& data,
+                           const std::vector<at::Tensor>& snapshot);
 
 // About what the job and its proof need at their peak, which is when one rank
 // holds the f64 activations of the whole batch. Measured with 16 and 32 rows

@@ -44,6 +44,8 @@ std::string AsJson(const JobOptions& options, const JobReport& report) {
       {"lr", options.lr},
       {"seed", options.seed},
       {"data", report.data}};
+  out["backend"] = report.backend;
+  out["rank_order"] = report.has_rank_order;
   out["blas"] = report.blas;
   out["parameters"] = report.parameters;
   out["tokens_per_step"] = report.tokens_per_step;

@@ -24,6 +24,9 @@ struct RankReport {
 };
 
 struct JobReport {
+  std::string backend = "threads";  // that carried the ranks' collectives
+  // The backend folds in rank order; else the proof need not find equal bits.
+  bool has_rank_order = true;
   std::string blas;
   std::string data;
   int64_t parameters = 0;

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "collectives/errors.h"
-#include "collectives/shm/run_ranks.h"
+#include "collectives/gather.h"
 #include "trainsys/ddp/bucketed_ddp.h"
 #include "trainsys/model/transformer_lm.h"
 #include "trainsys/random/rank_generator.h"
@@ -48,8 +48,7 @@ int64_t BytesOf(const std::vector<at::Tensor>& tensors) {
   return bytes;
 }
 
-// Trains one rank. Of `result`, rank 0 writes the shared parts and every rank
-// its own element of `ranks`.
+// Trains one rank. Only rank 0 writes `result`: the others may be elsewhere.
 void TrainRank(const JobOptions& options, const ByteDataset& data,
                const StepObserver& observer, Communicator& comm,
                JobResult& result) {
@@ -69,9 +68,10 @@ void TrainRank(const JobOptions& options, const ByteDataset& data,
       result.snapshot = Snapshot(ddp.parameters());
     }
   }
-  result.ranks[static_cast<size_t>(comm.rank())] = {
-      BytesOf(ddp.parameters()), ddp.GradientBytes(), optimizer->StateBytes(),
-      HashOf(ddp.parameters())};
+  const RankSummary mine{BytesOf(ddp.parameters()), ddp.GradientBytes(),
+                         optimizer->StateBytes(), HashOf(ddp.parameters())};
+  std::vector<RankSummary> all = Gather(comm, mine, "rank summaries");
+  if (is_first_rank) result.ranks = std::move(all);
 }
 
 at::Tensor LossOfRows(const JobOptions& options, const ByteDataset& data,
@@ -133,13 +133,12 @@ at::Tensor WholeLoss(const JobOptions& options, const ByteDataset& data,
                     options.ranks * options.batch);
 }
 
-JobResult RunJob(const JobOptions& options, const ByteDataset& data,
-                 const StepObserver& observer) {
+JobResult RunJob(collectives::RankRunner& runner, const JobOptions& options,
+                 const ByteDataset& data, const StepObserver& observer) {
   Validate(options);
   JobResult result;
-  result.ranks.resize(static_cast<size_t>(options.ranks));
   result.recorders =
-      collectives::RunRanks({.ranks = options.ranks}, [&](Communicator& comm) {
+      runner.Run({.ranks = options.ranks}, [&](Communicator& comm) {
         TrainRank(options, data, observer, comm, result);
       });
   return result;

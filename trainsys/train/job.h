@@ -11,6 +11,7 @@
 
 #include "collectives/communicator.h"
 #include "collectives/record/recorder.h"
+#include "collectives/run_ranks.h"
 #include "trainsys/data/byte_dataset.h"
 #include "trainsys/optim/adamw.h"
 
@@ -48,6 +49,7 @@ struct RankSummary {
   uint64_t parameter_hash = 0;  // of the parameters after the last step
 };
 
+// Filled where rank 0 ran, else empty.
 struct JobResult {
   std::vector<double> losses;  // of each step, mean over the global batch
   std::vector<RankSummary> ranks;
@@ -58,12 +60,13 @@ struct JobResult {
 // Called on rank 0's thread after each step.
 using StepObserver = std::function<void(int64_t step, double loss)>;
 
-// Trains with BucketedDDP, ZeRO-1 and recomputation on options.ranks threads.
-// Ranks start from different weights, of which rank 0's win.
+// Trains with BucketedDDP, ZeRO-1 and recomputation on options.ranks ranks.
+// Ranks start from different weights, of which rank 0's win. Where ranks are
+// processes, every process calls it with the same options and data.
 // Blocks: until done.
 // Errors: InvalidArgument for impossible options; RankFailed.
-JobResult RunJob(const JobOptions& options, const ByteDataset& data,
-                 const StepObserver& observer = {});
+JobResult RunJob(collectives::RankRunner& runner, const JobOptions& options,
+                 const ByteDataset& data, const StepObserver& observer = {});
 
 // The model that rank `rank` starts with.
 std::shared_ptr<TransformerLM> MakeModel(const JobOptions& options,
