@@ -8,24 +8,30 @@
 
 namespace collectives {
 
+inline constexpr int kHostMemory = -1;
+
 // Lifetime: the memory outlives the Work of the collective that uses it.
 // `data` may be null when `elems` is 0.
 struct Buffer {
   void* data = nullptr;
   DType dtype = DType::kF32;
   int64_t elems = 0;
+  int device = kHostMemory;  // or the accelerator's index
 };
 
 struct ConstBuffer {
   const void* data = nullptr;
   DType dtype = DType::kF32;
   int64_t elems = 0;
+  int device = kHostMemory;
 
   ConstBuffer() = default;
-  ConstBuffer(const void* data, DType dtype, int64_t elems)
-      : data(data), dtype(dtype), elems(elems) {}
+  ConstBuffer(const void* data, DType dtype, int64_t elems,
+              int device = kHostMemory)
+      : data(data), dtype(dtype), elems(elems), device(device) {}
   // A buffer that may be written may be read.
-  ConstBuffer(const Buffer& b) : data(b.data), dtype(b.dtype), elems(b.elems) {}
+  ConstBuffer(const Buffer& b)
+      : ConstBuffer(b.data, b.dtype, b.elems, b.device) {}
 };
 
 // The element type of a C++ type; undefined for types no collective moves.

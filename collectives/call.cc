@@ -109,6 +109,12 @@ void Validate(const Call& call, int rank, int ranks) {
   }
 }
 
+void RequireHostMemory(const Call& call, const std::string& backend) {
+  if (call.device == kHostMemory) return;
+  Refuse(call, "the data is on device " + std::to_string(call.device) + "; " +
+                   backend + " moves host memory only: use NCCL, or copy it");
+}
+
 int64_t SumOf(const std::vector<int64_t>& counts) {
   int64_t sum = 0;
   for (int64_t count : counts) {

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "collectives/buffer.h"
 #include "collectives/types.h"
 
 namespace collectives {
@@ -28,6 +29,7 @@ struct Call {
   // All-reduce and broadcast work in place: input == output.
   const void* input = nullptr;
   void* output = nullptr;
+  int device = kHostMemory;  // of both; each rank has its own
 };
 
 // Errors: InvalidArgument when this call alone is wrong, whatever the peers
@@ -35,6 +37,10 @@ struct Call {
 // rank or do not add up to `elems`, a root outside [0, ranks), average of
 // integers, input and output that overlap other than in place.
 void Validate(const Call& call, int rank, int ranks);
+
+// Errors: InvalidArgument for an accelerator's memory, where `backend` moves
+// the host's only.
+void RequireHostMemory(const Call& call, const std::string& backend);
 
 // The sum of counts; the largest int64_t, which Validate refuses, if it
 // overflows.

@@ -16,6 +16,7 @@ Call AllReduceCall(Buffer data, ReduceOp op, std::string_view label) {
   call.label = label;
   call.input = data.data;
   call.output = data.data;
+  call.device = data.device;
   return call;
 }
 
@@ -30,6 +31,7 @@ Call PartsCall(Operation operation, ConstBuffer input, Buffer output,
   call.label = label;
   call.input = input.data;
   call.output = output.data;
+  call.device = output.device;
   return call;
 }
 
@@ -43,6 +45,9 @@ void CheckSizes(const Call& call, int rank, ConstBuffer whole,
   };
   if (whole.dtype != part.dtype) {
     refuse("input and output have different dtypes; expected one");
+  }
+  if (whole.device != part.device) {
+    refuse("input and output are on different devices; expected one");
   }
   const int64_t part_elems = rank < static_cast<int>(call.counts.size())
                                  ? call.counts[rank]
@@ -85,6 +90,7 @@ Call BroadcastCall(Buffer data, int root, std::string_view label) {
   call.label = label;
   call.input = data.data;
   call.output = data.data;
+  call.device = data.device;
   return call;
 }
 

@@ -88,7 +88,7 @@ std::unique_ptr<collectives::RankRunner> MakeRunner(
     const Placement& placement) {
   if (!placement.world) return std::make_unique<collectives::ThreadRunner>();
   collectives::C10dOptions options;
-  options.is_native = placement.is_native;
+  if (placement.is_native) options.library = collectives::Library::kGloo;
   return std::make_unique<collectives::ProcessRunner>(*placement.world,
                                                       options);
 }

@@ -11,6 +11,9 @@ C10dCommunicator::~C10dCommunicator() {
 std::pair<std::shared_ptr<Entry>, std::unique_ptr<RankWork>>
 C10dCommunicator::PostEntry(Call call) {
   Validate(call, rank(), ranks());
+  if (group_->options().library != Library::kNccl) {
+    RequireHostMemory(call, "this backend");
+  }
   state_->RunContinuations();
   const CallerGuard guard(*state_);
   group_->ThrowIfFailed();

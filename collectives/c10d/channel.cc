@@ -2,8 +2,8 @@
 
 #include <utility>
 
-#include "collectives/c10d/exact_transport.h"
 #include "collectives/c10d/group.h"
+#include "collectives/c10d/library_transport.h"
 #include "collectives/record/clock.h"
 
 namespace collectives {
@@ -57,9 +57,9 @@ void Entry::Fail(Failure failure) {
 
 Channel::Channel(C10dGroup& group, int64_t id)
     : group_(group),
+      id_(id),
       matching_(group.mesh(), static_cast<int>(id) * kTags),
-      transport_(std::make_unique<ExactTransport>(
-          group.mesh(), static_cast<int>(id) * kTags + 2, group.timeout())),
+      exact_(group.mesh(), static_cast<int>(id) * kTags + 2, group.timeout()),
       thread_([this] { Run(); }) {}
 
 Channel::~Channel() {
@@ -134,9 +134,23 @@ void Channel::MatchAndMove(Entry& entry) {
   if (is_met && Matching::RidesAlong(call)) {
     matching_.Finish(call);
   } else {
-    transport_->Run(call);
+    transport().Run(call);
   }
   entry.Finish();
+}
+
+Transport& Channel::transport() {
+  const Library library = group_.options().library;
+  if (library == Library::kNone || group_.ranks() == 1) return exact_;
+  if (!library_) {
+    const auto store =
+        group_.store().WithPrefix("library/" + std::to_string(id_));
+    library_ = MakeLibraryTransport(library, *store,
+                                    {group_.rank(), group_.ranks(),
+                                     group_.options().host, group_.timeout()},
+                                    exact_);
+  }
+  return *library_;
 }
 
 // Until all have come here, data may still be on its way to them.

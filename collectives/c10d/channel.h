@@ -11,6 +11,7 @@
 #include <string>
 #include <thread>
 
+#include "collectives/c10d/exact_transport.h"
 #include "collectives/c10d/matching.h"
 #include "collectives/c10d/transport.h"
 #include "collectives/c10d/verdict.h"
@@ -90,12 +91,16 @@ class Channel {
  private:
   void Run();
   void Process(Entry& entry);
+  Transport& transport();
   void MatchAndMove(Entry& entry);
   void SayGoodbye();
 
   C10dGroup& group_;
+  const int64_t id_;
   Matching matching_;
-  std::unique_ptr<Transport> transport_;
+  ExactTransport exact_;
+  // The library's, if the group uses one: made by the thread.
+  std::unique_ptr<Transport> library_;
   int left_ = -1;  // a peer that makes no more calls here
 
   std::mutex mutex_;

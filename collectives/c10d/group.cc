@@ -52,8 +52,8 @@ C10dGroup::~C10dGroup() {
 void C10dGroup::CheckOptions() {
   Call hello;
   hello.label = std::string("matching ") +
-                (options().is_matching ? "on" : "off") + ", all-reduce " +
-                (options().is_native ? "the library's" : "exact");
+                (options().is_matching ? "on" : "off") + ", data moved by " +
+                std::string(Name(options().library));
   std::string mismatch;
   try {
     mismatch =

@@ -29,6 +29,7 @@ struct Piece {
 class LinkError : public std::runtime_error {
  public:
   enum class Kind { kLost, kTimeout, kClosed };
+  static constexpr int kSomePeer = -1;  // a library does not say which
 
   LinkError(Kind kind, int peer, const std::string& what)
       : std::runtime_error(what), kind_(kind), peer_(peer) {}

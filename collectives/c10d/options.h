@@ -1,15 +1,32 @@
 // How processes talk to one another.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <string>
+#include <string_view>
 
 namespace collectives {
 
+// Whose collectives move the data, once calls have matched.
+enum class Library : uint8_t {
+  kNone,  // ours: the bits of every other backend
+  // The library's own all-reduce: another order of additions, so other bits,
+  // and minimum and maximum may lose a NaN. The other operations stay ours.
+  kGloo,
+  kMpi,
+  // Everything, in an accelerator's memory only.
+  kNccl,
+};
+
+inline std::string_view Name(Library library) {
+  constexpr std::string_view kNames[] = {"trainsys", "Gloo", "MPI", "NCCL"};
+  return kNames[static_cast<size_t>(library)];
+}
+
 // The same on all ranks but for `host`; else no group is made.
 struct C10dOptions {
-  // All-reduces are the library's own: another order of additions, so other
-  // bits, and NaN may be lost by minimum and maximum.
-  bool is_native = false;
+  Library library = Library::kNone;
   // Calls are compared before data moves. Without it a mismatch hangs until
   // the timeout, or moves wrong data.
   bool is_matching = true;

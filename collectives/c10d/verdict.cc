@@ -70,26 +70,80 @@ std::vector<int> Silent(Store& store, int ranks) {
   return silent;
 }
 
-// A store's own failure is a verdict too.
-Failure StoreIsGone(const Store& store, const std::string& lost,
-                    const std::string& why) {
-  return {Failure::Kind::kPeer, 0, false,
-          lost + "; " + why + ", so " + store.host() +
-              ", which serves the store, is probably what failed"};
+// What to find out about a connection that has failed. Owns what it uses: it
+// may outlive the one who waits for it.
+struct Inquest {
+  std::shared_ptr<Store> store;
+  int rank;
+  int ranks;
+  std::chrono::nanoseconds timeout;
+  LinkError error;
+  std::string note;  // what this rank was doing
+
+  Failure Hold() const;
+
+ private:
+  Failure OfLost(int peer) const;
+};
+
+std::string LossText(const LinkError& error) {
+  if (error.peer() == LinkError::kSomePeer) {
+    return "a connection is lost: " + std::string(error.what());
+  }
+  return "the connection to rank " + std::to_string(error.peer()) + " is lost";
 }
 
-// `fn` may outlive this call: it owns what it uses.
+Failure Inquest::Hold() const {
+  store->Set(NoteKey(rank), note);
+  if (const auto known = PollFor(kSilence, [&] { return Published(*store); })) {
+    return *known;
+  }
+  std::vector<int> silent = Silent(*store, ranks);
+  const bool is_named = error.peer() != LinkError::kSomePeer;
+  if (error.kind() == LinkError::Kind::kTimeout) {
+    if (silent.empty()) silent.push_back(is_named ? error.peer() : rank);
+    return Publish(*store, TimeoutOf(timeout, silent, ranks));
+  }
+  const int suspect = is_named || silent.empty() ? error.peer() : silent[0];
+  return Publish(*store, OfLost(suspect));
+}
+
+Failure Inquest::OfLost(int peer) const {
+  const auto of_peer = [peer](const std::string& what) {
+    return Failure{Failure::Kind::kPeer, peer, false, what};
+  };
+  if (peer == LinkError::kSomePeer) return of_peer(LossText(error));
+  const std::optional<std::string> last_word = store->TryGet(NoteKey(peer));
+  if (!last_word) {
+    return of_peer("rank " + std::to_string(peer) +
+                   " is gone: its connection has closed and it has said "
+                   "nothing for " +
+                   TimeText(kSilence));
+  }
+  if (*last_word == WithdrawalText(peer)) return of_peer(*last_word);
+  // It has been cut off by another failure, and who saw that may still be
+  // listening for the silent.
+  const auto known =
+      PollFor(kSilence + kSilence / 2, [&] { return Published(*store); });
+  return known ? *known
+               : of_peer(LossText(error) + "; it was at " + *last_word);
+}
+
+// A store's own failure is a verdict too. `fn` may outlive this call.
 Failure WithPatience(const std::shared_ptr<Store>& store,
                      const std::string& lost, std::function<Failure()> fn) {
   const auto result = std::make_shared<std::optional<Failure>>();
+  std::string why = "its store does not answer";
   try {
     if (RunWithDeadline(kStorePatience, [=] { *result = fn(); })) {
       return **result;
     }
-    return StoreIsGone(*store, lost, "its store does not answer");
   } catch (const Error& e) {
-    return StoreIsGone(*store, lost, e.what());
+    why = e.what();
   }
+  return {Failure::Kind::kPeer, 0, false,
+          lost + "; " + why + ", so " + store->host() +
+              ", which serves the store, is probably what failed"};
 }
 
 }  // namespace
@@ -116,48 +170,12 @@ Failure Verdict::Withdraw() {
 }
 
 Failure Verdict::Find(const LinkError& error, const Standing& standing) {
-  const bool is_late = error.kind() == LinkError::Kind::kTimeout;
-  const int peer = error.peer();
-  const std::string name = "rank " + std::to_string(peer);
-  const std::string lost =
-      is_late ? "timed out after " + TimeText(timeout_) + " waiting for " + name
-              : "the connection to " + name + " is lost";
   const std::string note = standing.channel + " #" +
                            std::to_string(standing.sequence) + " " +
                            standing.call;
-  return WithPatience(
-      store_, lost,
-      [=, store = store_, rank = rank_, ranks = ranks_, timeout = timeout_] {
-        store->Set(NoteKey(rank), note);
-        if (const auto known =
-                PollFor(kSilence, [&] { return Published(*store); })) {
-          return *known;
-        }
-        if (is_late) {
-          std::vector<int> missing = Silent(*store, ranks);
-          if (missing.empty()) missing.push_back(peer);
-          return Publish(*store, TimeoutOf(timeout, missing, ranks));
-        }
-        const std::optional<std::string> last_word =
-            store->TryGet(NoteKey(peer));
-        std::string what =
-            name +
-            " is gone: its connection has closed and it has said "
-            "nothing for " +
-            TimeText(kSilence);
-        if (last_word && *last_word == WithdrawalText(peer)) {
-          what = *last_word;
-        } else if (last_word) {
-          // It has been cut off by another failure, and who saw that may still
-          // be listening for the silent.
-          if (const auto known = PollFor(kSilence + kSilence / 2,
-                                         [&] { return Published(*store); })) {
-            return *known;
-          }
-          what = lost + "; it was at " + *last_word;
-        }
-        return Publish(*store, {Failure::Kind::kPeer, peer, false, what});
-      });
+  const Inquest inquest{store_, rank_, ranks_, timeout_, error, note};
+  return WithPatience(store_, LossText(error),
+                      [inquest] { return inquest.Hold(); });
 }
 
 }  // namespace collectives

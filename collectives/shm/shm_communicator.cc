@@ -58,6 +58,7 @@ bool HasAsync(const Round& round) {
 
 std::unique_ptr<RankWork> ShmCommunicator::PostRound(Call call) {
   Validate(call, rank(), ranks());
+  RequireHostMemory(call, "ranks as threads");
   state_->RunContinuations();
   const CallerGuard guard(*state_);
   group_->ThrowIfAborted();

@@ -25,7 +25,7 @@ double MaxDifference(const std::vector<at::Tensor>& a,
   for (size_t i = 0; i < a.size(); ++i) {
     if (a[i].sizes() != b[i].sizes()) return kInfinity;
     if (a[i].numel() == 0) continue;
-    const double difference = (a[i].to(at::kDouble) - b[i].to(at::kDouble))
+    const double difference = (a[i].cpu().to(at::kDouble) - b[i].cpu().to(at::kDouble))
                                   .abs()
                                   .max()
                                   .item<double>();
@@ -42,8 +42,8 @@ bool EqualBits(const std::vector<at::Tensor>& a,
     if (a[i].sizes() != b[i].sizes() || a[i].dtype() != b[i].dtype()) {
       return false;
     }
-    const at::Tensor x = a[i].detach().contiguous();
-    const at::Tensor y = b[i].detach().contiguous();
+    const at::Tensor x = a[i].detach().cpu().contiguous();
+    const at::Tensor y = b[i].detach().cpu().contiguous();
     if (x.numel() > 0 &&
         std::memcmp(x.data_ptr(), y.data_ptr(),
                     static_cast<size_t>(x.numel()) * x.element_size()) != 0) {

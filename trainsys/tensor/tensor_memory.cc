@@ -60,7 +60,9 @@ collectives::Buffer BufferOf(const at::Tensor& tensor) {
   }
   const DType dtype = DTypeOf(tensor);
   return {tensor.numel() == 0 ? nullptr : tensor.data_ptr(), dtype,
-          tensor.numel()};
+          tensor.numel(),
+          tensor.is_cuda() ? static_cast<int>(tensor.get_device())
+                           : collectives::kHostMemory};
 }
 
 at::Tensor AliasOf(const at::Tensor& flat, int64_t offset,
