@@ -1,6 +1,7 @@
 #include "tools/backend.h"
 
 #include <filesystem>
+#include <utility>
 #include <vector>
 
 #include "collectives/c10d/process_runner.h"
@@ -34,7 +35,52 @@ std::string ChooseBackend(const BackendFlags& flags,
     throw InvalidArgument("--gloo-native with --backend " + backend +
                           ", expected --backend gloo");
   }
+  if (flags.is_unmatched && backend == "threads") {
+    throw InvalidArgument(
+        "--no-matching with --backend threads, which always matches; expected "
+        "--backend gloo");
+  }
   return backend;
+}
+
+std::optional<std::chrono::nanoseconds> TimeoutOf(const BackendFlags& flags) {
+  constexpr double kLongest_s = 1e9;
+  if (!flags.timeout_s) return std::nullopt;
+  if (!(*flags.timeout_s >= 1e-3 && *flags.timeout_s <= kLongest_s)) {
+    throw InvalidArgument("timeout-s is " + std::to_string(*flags.timeout_s) +
+                          ", expected 0.001 to 1e9 seconds");
+  }
+  return std::chrono::nanoseconds(static_cast<int64_t>(*flags.timeout_s * 1e9));
+}
+
+// Runs everything with a timeout of the user's choice.
+class WithTimeout final : public collectives::RankRunner {
+ public:
+  WithTimeout(std::unique_ptr<collectives::RankRunner> runner,
+              std::chrono::nanoseconds timeout)
+      : runner_(std::move(runner)), timeout_(timeout) {}
+
+  std::vector<collectives::Recorder> Run(
+      const collectives::RunRanksOptions& options,
+      const collectives::RankFunction& fn) override {
+    collectives::RunRanksOptions own = options;
+    own.timeout = timeout_;
+    return runner_->Run(own, fn);
+  }
+  bool HasFirstRank() const override { return runner_->HasFirstRank(); }
+
+ private:
+  std::unique_ptr<collectives::RankRunner> runner_;
+  const std::chrono::nanoseconds timeout_;
+};
+
+std::unique_ptr<collectives::RankRunner> RunnerAt(const Placement& placement) {
+  if (!placement.world) return std::make_unique<collectives::ThreadRunner>();
+  collectives::C10dOptions options;
+  if (placement.is_native) options.library = collectives::Library::kGloo;
+  options.is_matching = !placement.is_unmatched;
+  return std::make_unique<collectives::ProcessRunner>(*placement.world,
+                                                      options);
 }
 
 }  // namespace
@@ -45,7 +91,13 @@ void AddBackendFlags(CLI::App& app, BackendFlags& flags) {
                  "(default: threads; under torchrun, mpirun or srun gloo)")
       ->check(CLI::IsMember({"threads", "gloo", "nccl"}));
   app.add_flag("--gloo-native", flags.is_native,
-               "Gloo's own all-reduce: faster, but bits may differ");
+               "Gloo's own all-reduce: another order of additions, so other "
+               "bits");
+  app.add_flag("--no-matching", flags.is_unmatched,
+               "do not compare the ranks' calls before data moves");
+  app.add_option("--timeout-s", flags.timeout_s,
+                 "seconds that a collective waits for its peers (default: the "
+                 "tool's)");
 }
 
 Placement Place(const BackendFlags& flags, const Lookup& lookup) {
@@ -53,6 +105,8 @@ Placement Place(const BackendFlags& flags, const Lookup& lookup) {
   const std::optional<World> world = WorldFromEnvironment(lookup);
   placement.backend = ChooseBackend(flags, world);
   placement.is_native = flags.is_native;
+  placement.is_unmatched = flags.is_unmatched;
+  placement.timeout = TimeoutOf(flags);
   if (placement.backend == "gloo") placement.world = world;
   return placement;
 }
@@ -86,11 +140,9 @@ std::string Describe(const Placement& placement) {
 
 std::unique_ptr<collectives::RankRunner> MakeRunner(
     const Placement& placement) {
-  if (!placement.world) return std::make_unique<collectives::ThreadRunner>();
-  collectives::C10dOptions options;
-  if (placement.is_native) options.library = collectives::Library::kGloo;
-  return std::make_unique<collectives::ProcessRunner>(*placement.world,
-                                                      options);
+  auto runner = RunnerAt(placement);
+  if (!placement.timeout) return runner;
+  return std::make_unique<WithTimeout>(std::move(runner), *placement.timeout);
 }
 
 int Launch(int ranks, char** argv) {

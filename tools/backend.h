@@ -3,6 +3,7 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <chrono>
 #include <memory>
 #include <optional>
 #include <string>
@@ -17,6 +18,8 @@ namespace trainsys {
 struct BackendFlags {
   std::optional<std::string> backend;  // "threads", "gloo" or "nccl"
   bool is_native = false;              // Gloo's own all-reduce
+  bool is_unmatched = false;           // calls are not compared
+  std::optional<double> timeout_s;     // of every collective
 };
 
 void AddBackendFlags(CLI::App& app, BackendFlags& flags);
@@ -25,6 +28,8 @@ void AddBackendFlags(CLI::App& app, BackendFlags& flags);
 struct Placement {
   std::string backend = "threads";  // or "gloo"
   bool is_native = false;
+  bool is_unmatched = false;
+  std::optional<std::chrono::nanoseconds> timeout;
   // This process's place among those that a launcher started.
   std::optional<collectives::World> world;
 

@@ -6,6 +6,7 @@
 
 #include "collectives/c10d/local_address.h"
 #include "collectives/c10d/run_rank.h"
+#include "collectives/c10d/verdict.h"
 #include "collectives/errors.h"
 #include "collectives/rank/rank_threads.h"
 
@@ -40,6 +41,8 @@ std::vector<Recorder> ProcessRunner::Run(const RunRanksOptions& options,
     throw;
   } catch (const std::exception& e) {
     const auto error = std::current_exception();
+    const bool serves_store = world_.rank == 0 && !world_.has_agent_store;
+    if (serves_store) Verdict::AwaitReaders(*store, options.ranks);
     throw RankFailed(CauseOf(world_.rank, error).rank, e.what(), error);
   }
 }

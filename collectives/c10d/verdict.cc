@@ -12,10 +12,13 @@ namespace {
 
 constexpr std::chrono::milliseconds kSilence{1000};
 constexpr std::chrono::milliseconds kStorePatience{5000};
+constexpr std::chrono::milliseconds kReading{3000};
 constexpr char kVerdictKey[] = "verdict";
 constexpr char kClaimKey[] = "verdict/claim";
 
 std::string NoteKey(int rank) { return "note/" + std::to_string(rank); }
+
+std::string ToldKey(int rank) { return "told/" + std::to_string(rank); }
 
 std::string WithdrawalText(int rank) {
   return "rank " + std::to_string(rank) +
@@ -80,9 +83,14 @@ struct Inquest {
   LinkError error;
   std::string note;  // what this rank was doing
 
-  Failure Hold() const;
+  Failure Hold() const {
+    const Failure failure = Judge();
+    store->Set(ToldKey(rank), "");
+    return failure;
+  }
 
  private:
+  Failure Judge() const;
   Failure OfLost(int peer) const;
 };
 
@@ -93,7 +101,7 @@ std::string LossText(const LinkError& error) {
   return "the connection to rank " + std::to_string(error.peer()) + " is lost";
 }
 
-Failure Inquest::Hold() const {
+Failure Inquest::Judge() const {
   store->Set(NoteKey(rank), note);
   if (const auto known = PollFor(kSilence, [&] { return Published(*store); })) {
     return *known;
@@ -152,10 +160,14 @@ Failure Verdict::Announce(const FailureCause& cause) {
   const std::string what =
       "rank " + std::to_string(cause.rank) + " failed: " + cause.what;
   const Failure failure{Failure::Kind::kPeer, cause.rank, false, what};
-  WithPatience(store_, what, [store = store_, failure, key = NoteKey(rank_)] {
-    store->Set(key, failure.what);
-    return Publish(*store, failure);
-  });
+  WithPatience(
+      store_, what,
+      [store = store_, failure, key = NoteKey(rank_), told = ToldKey(rank_)] {
+        store->Set(key, failure.what);
+        Publish(*store, failure);
+        store->Set(told, "");
+        return failure;
+      });
   return failure;
 }
 
@@ -176,6 +188,15 @@ Failure Verdict::Find(const LinkError& error, const Standing& standing) {
   const Inquest inquest{store_, rank_, ranks_, timeout_, error, note};
   return WithPatience(store_, LossText(error),
                       [inquest] { return inquest.Hold(); });
+}
+
+void Verdict::AwaitReaders(Store& store, int ranks) {
+  PollFor(kReading, [&] {
+    for (int r = 0; r < ranks; ++r) {
+      if (!store.TryGet(ToldKey(r))) return false;
+    }
+    return true;
+  });
 }
 
 }  // namespace collectives

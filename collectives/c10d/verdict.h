@@ -43,6 +43,10 @@ class Verdict {
   // A connection of this rank has failed.
   Failure Find(const LinkError& error, const Standing& standing);
 
+  // For the process that serves the store, before it ends after a failure:
+  // returns once all ranks have learnt the verdict, or after 3 seconds.
+  static void AwaitReaders(Store& store, int ranks);
+
  private:
   std::shared_ptr<Store> store_;
   const int rank_;

@@ -26,6 +26,25 @@ Record PostedRecord(const Call& call, const Position& position, int ranks) {
   return record;
 }
 
+// "; before it: #46 all-reduce f32 x 7 'a', #47 ..."; empty for the first.
+std::string History(const Recorder& recorder, const Position& position) {
+  constexpr uint64_t kMost = 10;
+  std::string text;
+  for (const Record& record : recorder.Records()) {
+    if (record.channel != *position.channel ||
+        record.sequence >= position.sequence ||
+        record.sequence + kMost < position.sequence) {
+      continue;
+    }
+    text += (text.empty() ? "; before it: #" : ", #") +
+            std::to_string(record.sequence) + " " +
+            std::string(Name(record.operation)) + " " +
+            std::string(Name(record.dtype)) + " x " +
+            std::to_string(record.elems) + " '" + record.label + "'";
+  }
+  return text;
+}
+
 }  // namespace
 
 RankWork::RankWork(std::shared_ptr<RankState> state, Position position,
@@ -59,8 +78,18 @@ bool RankWork::IsDone() {
 void RankWork::Wait() {
   state_->RunContinuations();
   Settle();
-  if (pending_) pending_->ThrowIfFailed();
+  if (pending_) ThrowIfFailed();
   state_->RunContinuations();
+}
+
+// A mismatch says what went before: the calls that matched, and so the same on
+// every rank.
+void RankWork::ThrowIfFailed() const {
+  try {
+    pending_->ThrowIfFailed();
+  } catch (const MismatchError& e) {
+    throw MismatchError(e.what() + History(state_->recorder(), position_));
+  }
 }
 
 void RankWork::OnDone(std::function<void()> fn) {

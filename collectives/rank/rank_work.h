@@ -39,6 +39,7 @@ class RankWork final : public Work::State {
  private:
   void Withdraw();
   void Settle();
+  void ThrowIfFailed() const;
   void WriteRecord(int64_t began_ns);
 
   std::shared_ptr<RankState> state_;
