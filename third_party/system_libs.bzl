@@ -89,17 +89,22 @@ system_library = repository_rule(
 )
 
 def _libtorch_tree(ctx, home):
-    """Headers and link options of an unpacked libtorch."""
+    """Headers, link options and defines of an unpacked libtorch."""
     if not home.startswith("/") or not ctx.path(home + "/include/torch").exists:
         fail(("LIBTORCH=%s is not an absolute path with include/torch below " +
               "it: name the folder of an unpacked libtorch (the one with " +
               "include/ and lib/), or unset LIBTORCH for the system's") % home)
     ctx.symlink(ctx.path(home + "/include"), "include")
     lib = home + "/lib"
-    return ["include"], ["-L" + lib, "-Wl,-rpath," + lib]
+    linkopts = ["-L" + lib, "-Wl,-rpath," + lib]
+    if not ctx.path(lib + "/libtorch_cuda.so").exists:
+        return ["include"], linkopts, []
+
+    # Built with CUDA, and so with NCCL.
+    return ["include"], linkopts + ["-ltorch_cuda", "-lc10_cuda"], ["USE_C10D_NCCL"]
 
 def _libtorch_system(ctx):
-    """Headers and link options of Debian's libtorch-dev."""
+    """Headers, link options and defines of Debian's libtorch-dev."""
     advice = "run ./setup.sh (it installs libtorch-dev), or set LIBTORCH to " + \
              "the folder of an unpacked libtorch"
     roots = _include_roots(ctx)
@@ -107,11 +112,11 @@ def _libtorch_system(ctx):
         _link_directory(ctx, d, roots, "include/" + d, advice)
         for d in ["ATen", "c10", "caffe2", "torch"]
     ]
-    return hdrs, []
+    return hdrs, [], []
 
 def _libtorch_repository_impl(ctx):
     home = ctx.os.environ.get("LIBTORCH", "").rstrip("/")
-    hdrs, linkopts = _libtorch_tree(ctx, home) if home else _libtorch_system(ctx)
+    hdrs, linkopts, defines = _libtorch_tree(ctx, home) if home else _libtorch_system(ctx)
     _write_build(ctx, [_library(
         "libtorch",
         hdrs = hdrs,
@@ -120,7 +125,7 @@ def _libtorch_repository_impl(ctx):
             "AT_PER_OPERATOR_HEADERS",
             "USE_C10D_GLOO",
             "USE_DISTRIBUTED",
-        ],
+        ] + defines,
         includes = ["include", "include/torch/csrc/api/include"],
         linkopts = linkopts + ["-ltorch", "-ltorch_cpu", "-lc10"],
         deps = ["@trainsys//third_party:tsan_suppressions"],

@@ -1,9 +1,12 @@
 #include "tools/backend.h"
 
+#include <ATen/Context.h>
+
 #include <filesystem>
 #include <utility>
 #include <vector>
 
+#include "collectives/c10d/library_transport.h"
 #include "collectives/c10d/process_runner.h"
 #include "collectives/c10d/store_server.h"
 #include "collectives/errors.h"
@@ -20,7 +23,7 @@ std::string ChooseBackend(const BackendFlags& flags,
                           const std::optional<World>& world) {
   const std::string backend =
       flags.backend.value_or(world ? "gloo" : "threads");
-  if (backend == "nccl") {
+  if (backend == "nccl" && !HasLibrary(collectives::Library::kNccl)) {
     throw InvalidArgument(
         "this libtorch has no NCCL, which --backend nccl needs; use one that "
         "was built with it, or --backend gloo");
@@ -41,6 +44,18 @@ std::string ChooseBackend(const BackendFlags& flags,
         "--backend gloo");
   }
   return backend;
+}
+
+// NCCL wants one accelerator for each rank.
+int DeviceOf(const World& world) {
+  const auto devices = static_cast<int>(at::getNumGPUs());
+  if (world.local_rank >= devices) {
+    throw InvalidArgument(
+        "rank " + std::to_string(world.rank) + " is number " +
+        std::to_string(world.local_rank) + " on this host, which has " +
+        std::to_string(devices) + " GPUs; NCCL needs one for each rank");
+  }
+  return world.local_rank;
 }
 
 std::optional<std::chrono::nanoseconds> TimeoutOf(const BackendFlags& flags) {
@@ -78,6 +93,9 @@ std::unique_ptr<collectives::RankRunner> RunnerAt(const Placement& placement) {
   if (!placement.world) return std::make_unique<collectives::ThreadRunner>();
   collectives::C10dOptions options;
   if (placement.is_native) options.library = collectives::Library::kGloo;
+  if (placement.backend == "nccl") {
+    options.library = collectives::Library::kNccl;
+  }
   options.is_matching = !placement.is_unmatched;
   return std::make_unique<collectives::ProcessRunner>(*placement.world,
                                                       options);
@@ -107,7 +125,10 @@ Placement Place(const BackendFlags& flags, const Lookup& lookup) {
   placement.is_native = flags.is_native;
   placement.is_unmatched = flags.is_unmatched;
   placement.timeout = TimeoutOf(flags);
-  if (placement.backend == "gloo") placement.world = world;
+  if (placement.backend != "threads") placement.world = world;
+  if (placement.backend == "nccl" && world) {
+    placement.device = DeviceOf(*world);
+  }
   return placement;
 }
 
@@ -133,6 +154,7 @@ void RequireRanks(const Placement& placement, int needed) {
 
 std::string Describe(const Placement& placement) {
   if (placement.backend == "threads") return "threads";
+  if (placement.backend == "nccl") return "processes over NCCL";
   return placement.is_native
              ? "processes over Gloo's own all-reduce (bits may differ)"
              : "processes over Gloo";

@@ -26,15 +26,20 @@ void AddBackendFlags(CLI::App& app, BackendFlags& flags);
 
 // What flags and environment come to.
 struct Placement {
-  std::string backend = "threads";  // or "gloo"
+  std::string backend = "threads";  // or "gloo" or "nccl"
   bool is_native = false;
   bool is_unmatched = false;
   std::optional<std::chrono::nanoseconds> timeout;
   // This process's place among those that a launcher started.
   std::optional<collectives::World> world;
 
+  // This process's accelerator, where the backend needs one.
+  int device = collectives::kHostMemory;
+
   // The ranks are to be processes, and nobody has started them.
-  bool MustLaunch() const { return backend == "gloo" && !world; }
+  bool MustLaunch() const { return backend != "threads" && !world; }
+  // Sums are in rank order, with the bits of one rank.
+  bool HasRankOrder() const { return !is_native && backend != "nccl"; }
   // This process prints and checks what one process is to.
   bool HasFirstRank() const { return !world || world->rank == 0; }
 };

@@ -133,7 +133,7 @@ int TrainAndReport(const Flags& flags, const Placement& placement,
   const JobResult result = RunShowingProgress(runner, flags.job, data);
   JobReport report = MakeReport(flags.job, data.context(), result);
   report.backend = placement.backend;
-  report.has_rank_order = !placement.is_native;
+  report.has_rank_order = placement.HasRankOrder();
   report.blas = blas;
   report.data = flags.data.value_or("made stories");
   report.proof = Prove(runner, flags.job, data, result.snapshot);
@@ -148,6 +148,11 @@ int TrainAndReport(const Flags& flags, const Placement& placement,
 int Emulate(Flags flags, char** argv) {
   JobOptions& job = flags.job;
   const Placement placement = Place(flags.backend, ::getenv);
+  if (placement.backend == "nccl") {
+    throw collectives::InvalidArgument(
+        "--backend nccl: emulate trains on CPUs; expected threads or gloo "
+        "(run_checks has nccl)");
+  }
   job.ranks = ChooseRanks(placement, flags.ranks, job.ranks);
   job.recompute =
       flags.recompute == "full" ? Recompute::kFull : Recompute::kNone;

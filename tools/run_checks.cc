@@ -22,12 +22,12 @@ constexpr char kDescription[] =
     "and together, train as one rank does. Exit code 1 if a check fails.\n\n"
     "Example: run_checks --break no-average   (check 1 must then FAIL)";
 
-using Check = std::function<CheckResult(Fault, RankRunner&)>;
+using Check = std::function<CheckResult(const CheckOptions&, RankRunner&)>;
 
-CheckResult RunGuarded(const Check& check, const std::string& name, Fault fault,
-                       RankRunner& runner) {
+CheckResult RunGuarded(const Check& check, const std::string& name,
+                       const CheckOptions& options, RankRunner& runner) {
   try {
-    return check(fault, runner);
+    return check(options, runner);
   } catch (const std::exception& error) {
     return {name, false, FirstLine(error.what())};
   }
@@ -39,7 +39,7 @@ void Print(size_t number, const CheckResult& result) {
   std::fflush(stdout);
 }
 
-int RunChecks(Fault fault, RankRunner& runner) {
+int RunChecks(const CheckOptions& options, RankRunner& runner) {
   const std::vector<std::pair<std::string, Check>> checks{
       {"BucketedDDP", CheckBucketedDDP},
       {"ZeRO1", CheckZeRO1},
@@ -49,7 +49,7 @@ int RunChecks(Fault fault, RankRunner& runner) {
   size_t num_passed = 0;
   for (size_t i = 0; i < checks.size(); ++i) {
     const CheckResult result =
-        RunGuarded(checks[i].second, checks[i].first, fault, runner);
+        RunGuarded(checks[i].second, checks[i].first, options, runner);
     if (runner.HasFirstRank()) Print(i + 1, result);
     num_passed += result.has_passed ? 1 : 0;
   }
@@ -63,7 +63,10 @@ int RunChecks(Fault fault, const BackendFlags& flags, char** argv) {
   const Placement placement = Place(flags, ::getenv);
   RequireRanks(placement, kCheckRanks);
   if (placement.MustLaunch()) return Launch(kCheckRanks, argv);
-  return RunChecks(fault, *MakeRunner(placement));
+  CheckOptions options(fault);
+  options.device = placement.device;
+  options.has_rank_order = placement.HasRankOrder();
+  return RunChecks(options, *MakeRunner(placement));
 }
 
 }  // namespace

@@ -14,7 +14,8 @@ Entry::Entry(std::shared_ptr<C10dGroup> group,
     : group_(std::move(group)),
       channel_(std::move(channel)),
       sequence_(sequence),
-      call_(std::move(call)) {
+      call_(std::move(call)),
+      mark_(call_.device) {
   if (call_.operation == Operation::kDuplicate) {
     call_.input = call_.output = &channel_id_;
   }
@@ -131,9 +132,11 @@ void Channel::MatchAndMove(Entry& entry) {
              " has left: it makes no more calls on this channel"});
   }
   entry.Match();
-  if (is_met && Matching::RidesAlong(call)) {
+  const bool is_in_host_memory = call.device == kHostMemory;
+  if (is_met && is_in_host_memory && Matching::RidesAlong(call)) {
     matching_.Finish(call);
   } else {
+    const DeviceScope device(call.device, entry.mark());
     transport().Run(call);
   }
   entry.Finish();

@@ -11,6 +11,7 @@
 #include <string>
 #include <thread>
 
+#include "collectives/c10d/device_scope.h"
 #include "collectives/c10d/exact_transport.h"
 #include "collectives/c10d/matching.h"
 #include "collectives/c10d/transport.h"
@@ -39,6 +40,8 @@ class Entry final : public Pending {
 
   const Call& call() const { return call_; }
   Standing standing() const;
+  // What the rank's device had to do before the call.
+  const DeviceMark& mark() const { return mark_; }
   // Of a duplicate: proposed before, agreed on after.
   int64_t& channel_id() { return channel_id_; }
 
@@ -60,6 +63,7 @@ class Entry final : public Pending {
   std::shared_ptr<const std::string> channel_;
   const uint64_t sequence_;
   Call call_;
+  const DeviceMark mark_;
   int64_t channel_id_ = 0;
   // Written by the channel's thread, together with what follows before it.
   std::atomic<Stage> stage_{Stage::kOpen};

@@ -5,9 +5,6 @@
 #include <torch/version.h>
 
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
-#ifdef USE_C10D_MPI
-#include <torch/csrc/distributed/c10d/ProcessGroupMPI.hpp>
-#endif
 #ifdef USE_C10D_NCCL
 #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
 #endif
@@ -101,11 +98,6 @@ LibraryGroup MakeGroup(Library library,
                        const c10::intrusive_ptr<c10d::Store>& store,
                        const LibraryPlace& place) {
   if (library == Library::kGloo) return MakeGloo(store, place);
-#ifdef USE_C10D_MPI
-  if (library == Library::kMpi) {
-    return c10d::ProcessGroupMPI::createProcessGroupMPI();
-  }
-#endif
 #ifdef USE_C10D_NCCL
   if (library == Library::kNccl) {
     auto options = c10d::ProcessGroupNCCL::Options::create();
@@ -143,8 +135,9 @@ class LibraryTransport final : public Transport {
     // Its Gloo refuses bf16.
     if (!has_all_operations_ && call.dtype == DType::kBF16) return false;
 #endif
-    return call.elems > 0 &&
-           (has_all_operations_ || call.operation == Operation::kAllReduce);
+    if (call.elems == 0) return false;
+    if (has_all_operations_) return call.device != kHostMemory;
+    return call.operation == Operation::kAllReduce;
   }
 
   void RunOnLibrary(const Call& call) {
@@ -227,12 +220,6 @@ bool HasLibrary(Library library) {
     case Library::kNone:
     case Library::kGloo:
       return true;
-    case Library::kMpi:
-#ifdef USE_C10D_MPI
-      return true;
-#else
-      return false;
-#endif
     case Library::kNccl:
 #ifdef USE_C10D_NCCL
       return true;

@@ -104,7 +104,7 @@ Matching::Outcome Matching::Meet(const Call& call, int64_t deadline_ns) {
   mine.kind = Kind::kCall;
   mine.encoded_bytes = static_cast<uint32_t>(encoded.size());
   mine.hash = HashOf(encoded);
-  if (RidesAlong(call)) {
+  if (call.device == kHostMemory && RidesAlong(call)) {
     const Payload payload = PayloadOf(call, mesh_.rank());
     CopyBytes(mine.payload, payload.data, payload.bytes);
   }

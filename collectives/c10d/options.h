@@ -14,13 +14,12 @@ enum class Library : uint8_t {
   // The library's own all-reduce: another order of additions, so other bits,
   // and minimum and maximum may lose a NaN. The other operations stay ours.
   kGloo,
-  kMpi,
-  // Everything, in an accelerator's memory only.
+  // Everything that is in an accelerator's memory.
   kNccl,
 };
 
 inline std::string_view Name(Library library) {
-  constexpr std::string_view kNames[] = {"trainsys", "Gloo", "MPI", "NCCL"};
+  constexpr std::string_view kNames[] = {"trainsys", "Gloo", "NCCL"};
   return kNames[static_cast<size_t>(library)];
 }
 

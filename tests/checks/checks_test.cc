@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "collectives/shm/run_ranks.h"
+#include "tests/backend/backend.h"
 #include "tests/train/ranks_apart.h"
 
 namespace trainsys {
@@ -15,7 +15,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-using Check = CheckResult (*)(Fault, collectives::RankRunner&);
+using Check = CheckResult (*)(const CheckOptions&, collectives::RankRunner&);
 constexpr Check kChecks[] = {CheckBucketedDDP, CheckZeRO1, CheckRecomputation,
                              CheckAllThree};
 
@@ -31,10 +31,9 @@ class ChecksTest : public testing::TestWithParam<Case> {};
 TEST_P(ChecksTest, TheRightOnesFail) {
   const Case& c = GetParam();
   const Fault fault = c.fault.empty() ? Fault::kNone : *FaultNamed(c.fault);
-  collectives::ThreadRunner threads;
   bool is_explained = c.reason.empty();
   for (size_t i = 0; i < 4; ++i) {
-    const CheckResult result = kChecks[i](fault, threads);
+    const CheckResult result = kChecks[i](fault, collectives::RunnerHere());
     EXPECT_NE(result.has_passed, c.fails[i])
         << "check " << i + 1 << ", " << result.name << ": " << result.figures;
     EXPECT_EQ(result.figures.find('\n'), std::string::npos);
@@ -75,8 +74,8 @@ std::vector<CheckResult> RunAll(collectives::RankRunner& runner, Fault fault) {
 
 TEST(ChecksTest, RanksApartPrintTheSameFiguresWhereTheFirstRuns) {
   for (const Fault fault : {Fault::kNone, Fault::kLaunchAtEnd}) {
-    collectives::ThreadRunner threads;
-    const std::vector<CheckResult> expected = RunAll(threads, fault);
+    const std::vector<CheckResult> expected =
+        RunAll(collectives::RunnerHere(), fault);
     const auto results =
         RanksApart(kCheckRanks)
             .RunPrograms<std::vector<CheckResult>>(

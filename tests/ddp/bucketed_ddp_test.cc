@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "collectives/errors.h"
-#include "collectives/shm/run_ranks.h"
+#include "tests/backend/backend.h"
 #include "trainsys/autograd/gradient_hook.h"
 #include "trainsys/checks/small_models.h"
 #include "trainsys/random/rank_generator.h"
@@ -34,7 +34,7 @@ using collectives::InvalidArgument;
 using collectives::PeerFailed;
 using collectives::PhaseScope;
 using collectives::RankFailed;
-using collectives::RunRanks;
+using collectives::RunRanksHere;
 using ::testing::AllOf;
 using ::testing::Each;
 using ::testing::HasSubstr;
@@ -150,7 +150,7 @@ TEST_P(BucketedDDPTest, EveryRankHasTheBitsOfOneRankAndOverlaps) {
           return LossOf(*model, samples.Part(rank, n));
         }));
   }
-  RunRanks({.ranks = ranks}, [&, bytes = bucket_bytes](Communicator& comm) {
+  RunRanksHere({.ranks = ranks}, [&, bytes = bucket_bytes](Communicator& comm) {
     ExpectGradients(comm, bytes, expected);
   });
 }
@@ -206,7 +206,7 @@ TEST(BucketedDDPTest, GradientsReturnToTheirBucketsWhateverBecameOfThem) {
   const Tensors one = AddLayers(reference, 0);
   const Tensors expected = MicroStepGradients(
       one, 2, [&](int rank) { return LayersLoss(one, InputOf(rank)); });
-  RunRanks({.ranks = 2}, [&](Communicator& comm) {
+  RunRanksHere({.ranks = 2}, [&](Communicator& comm) {
     Module module;
     const Tensors parameters = AddLayers(module, comm.rank());
     BucketedDDP ddp(module, comm);
@@ -228,7 +228,7 @@ TEST(BucketedDDPTest, GradientsReturnToTheirBucketsWhateverBecameOfThem) {
 }
 
 TEST(BucketedDDPTest, GradientsLieInOneBufferABucketAsPlanned) {
-  RunRanks({.ranks = 1}, [](Communicator& comm) {
+  RunRanksHere({.ranks = 1}, [](Communicator& comm) {
     Module module;
     AddLayers(module, 0);
     BucketedDDP ddp(module, comm, {.bucket_bytes = 1 << 10});
@@ -263,7 +263,7 @@ TEST(BucketedDDPTest, ATiedParameterHasOnePlaceAndOneGradient) {
   const Tensors distinct{one[0], one[1], one[2], one[3], one[6], one[7]};
   const Tensors expected = MicroStepGradients(
       distinct, 3, [&](int rank) { return LayersLoss(one, InputOf(rank)); });
-  RunRanks({.ranks = 3}, [&](Communicator& comm) {
+  RunRanksHere({.ranks = 3}, [&](Communicator& comm) {
     Module module;
     const Tensors parameters = add(module, comm.rank());
     BucketedDDP ddp(module, comm, {.bucket_bytes = 1});
@@ -276,7 +276,7 @@ TEST(BucketedDDPTest, ATiedParameterHasOnePlaceAndOneGradient) {
 }
 
 TEST(BucketedDDPTest, FrozenParametersAreBroadcastButNotAveraged) {
-  RunRanks({.ranks = 3}, [](Communicator& comm) {
+  RunRanksHere({.ranks = 3}, [](Communicator& comm) {
     Module module;
     const at::Tensor frozen = module.register_parameter(
         "frozen", at::full({5}, 7.0 + comm.rank()), /*requires_grad=*/false);
@@ -296,7 +296,7 @@ TEST(BucketedDDPTest, TypesMixAndEachGradientKeepsItsOwn) {
   const Tensors one = AddLayers(reference, 0, dtypes);
   const Tensors expected = MicroStepGradients(
       one, 4, [&](int rank) { return LayersLoss(one, InputOf(rank)); });
-  RunRanks({.ranks = 4}, [&](Communicator& comm) {
+  RunRanksHere({.ranks = 4}, [&](Communicator& comm) {
     Module module;
     const Tensors parameters = AddLayers(module, comm.rank(), dtypes);
     BucketedDDP ddp(module, comm);
@@ -308,7 +308,7 @@ TEST(BucketedDDPTest, TypesMixAndEachGradientKeepsItsOwn) {
 }
 
 TEST(BucketedDDPTest, AnEmptyParameterTakesPart) {
-  RunRanks({.ranks = 2}, [](Communicator& comm) {
+  RunRanksHere({.ranks = 2}, [](Communicator& comm) {
     for (const int64_t bucket_bytes : {1, 1 << 20}) {
       Module module;
       const at::Tensor empty =
@@ -323,7 +323,7 @@ TEST(BucketedDDPTest, AnEmptyParameterTakesPart) {
 }
 
 TEST(BucketedDDPTest, BuffersStartAsRank0sWhateverTheirTypeAndStrides) {
-  RunRanks({.ranks = 3}, [](Communicator& comm) {
+  RunRanksHere({.ranks = 3}, [](Communicator& comm) {
     const int rank = comm.rank();
     const auto seed = static_cast<uint64_t>(rank);
     Module module;
@@ -347,7 +347,7 @@ TEST(BucketedDDPTest, ACheckpointedBlockRunsEachHookAndPostsEachBucketOnce) {
   const Tensors expected = MicroStepGradients(
       plain->parameters(), 2,
       [&](int rank) { return LossOf(*plain, samples.Part(rank, 2)); });
-  const auto recorders = RunRanks({.ranks = 2}, [&](Communicator& comm) {
+  const auto recorders = RunRanksHere({.ranks = 2}, [&](Communicator& comm) {
     const auto model = MakeResidualModel(comm.rank(), Checkpointed());
     BucketedDDP ddp(*model, comm, {.bucket_bytes = 1});
     std::vector<int> calls(ddp.parameters().size(), 0);
@@ -425,7 +425,7 @@ TEST(BucketedDDPTest, ModulesThatDifferAreRefusedOnEveryRankWithBothSides) {
   for (const Difference& difference : kDifferences) {
     SCOPED_TRACE(difference.name);
     std::vector<std::string> texts(3);
-    RunRanks({.ranks = 3}, [&](Communicator& comm) {
+    RunRanksHere({.ranks = 3}, [&](Communicator& comm) {
       Module module;
       if (comm.rank() == 1) {
         difference.build(module);
@@ -444,7 +444,7 @@ TEST(BucketedDDPTest, ModulesThatDifferAreRefusedOnEveryRankWithBothSides) {
 }
 
 TEST(BucketedDDPTest, AModuleWithNothingToTrainIsRefused) {
-  RunRanks({.ranks = 2}, [](Communicator& comm) {
+  RunRanksHere({.ranks = 2}, [](Communicator& comm) {
     Module module;
     module.register_parameter("w", at::ones({2}), /*requires_grad=*/false);
     EXPECT_THAT(
@@ -454,7 +454,7 @@ TEST(BucketedDDPTest, AModuleWithNothingToTrainIsRefused) {
 }
 
 TEST(BucketedDDPTest, BucketBytesBelowOneAreRefused) {
-  RunRanks({.ranks = 2}, [](Communicator& comm) {
+  RunRanksHere({.ranks = 2}, [](Communicator& comm) {
     Module module;
     AddLayers(module, 0);
     for (const int64_t bytes : {0, -1}) {
@@ -465,7 +465,7 @@ TEST(BucketedDDPTest, BucketBytesBelowOneAreRefused) {
 }
 
 TEST(BucketedDDPTest, AnUnusedParameterIsNamed) {
-  RunRanks({.ranks = 2}, [](Communicator& comm) {
+  RunRanksHere({.ranks = 2}, [](Communicator& comm) {
     Module module;
     const Tensors parameters = AddLayers(module, 0);
     module.register_parameter("unused", at::ones({3}));
@@ -478,7 +478,7 @@ TEST(BucketedDDPTest, AnUnusedParameterIsNamed) {
 
 TEST(BucketedDDPTest, AParameterThatOneRankDoesNotUseIsNamedToTheOthers) {
   try {
-    RunRanks({.ranks = 3}, [](Communicator& comm) {
+    RunRanksHere({.ranks = 3}, [](Communicator& comm) {
       Module module;
       const Tensors parameters = AddLayers(module, 0);
       const at::Tensor own = module.register_parameter("own", at::ones({3}));
@@ -498,7 +498,7 @@ TEST(BucketedDDPTest, AParameterThatOneRankDoesNotUseIsNamedToTheOthers) {
 }
 
 TEST(BucketedDDPTest, ASecondBackwardWithoutFinishingTheFirstIsAnError) {
-  RunRanks({.ranks = 2}, [](Communicator& comm) {
+  RunRanksHere({.ranks = 2}, [](Communicator& comm) {
     Module module;
     const Tensors parameters = AddLayers(module, 0);
     BucketedDDP ddp(module, comm);
@@ -514,7 +514,7 @@ TEST(BucketedDDPTest, AfterAnErrorZeroGradMakesTheNextBackwardRight) {
   const Tensors one = AddLayers(reference, 0);
   const Tensors expected = MicroStepGradients(
       one, 3, [&](int rank) { return LayersLoss(one, InputOf(rank)); });
-  RunRanks({.ranks = 3}, [&](Communicator& comm) {
+  RunRanksHere({.ranks = 3}, [&](Communicator& comm) {
     Module module;
     const Tensors parameters = AddLayers(module, 0);
     BucketedDDP ddp(module, comm, {.bucket_bytes = 1});
@@ -539,7 +539,7 @@ TEST(BucketedDDPTest, AfterAnErrorZeroGradMakesTheNextBackwardRight) {
 }
 
 TEST(BucketedDDPTest, ForwardsWithoutBackwardChangeNothing) {
-  RunRanks({.ranks = 2}, [](Communicator& comm) {
+  RunRanksHere({.ranks = 2}, [](Communicator& comm) {
     Module module;
     const Tensors parameters = AddLayers(module, 0);
     BucketedDDP ddp(module, comm);

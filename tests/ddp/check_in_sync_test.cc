@@ -5,18 +5,18 @@
 #include <ATen/ops/full.h>
 #include <gtest/gtest.h>
 
-#include "collectives/shm/run_ranks.h"
+#include "tests/backend/backend.h"
 
 namespace trainsys {
 namespace {
 
 using collectives::Communicator;
-using collectives::RunRanks;
+using collectives::RunRanksHere;
 using Tensors = std::vector<at::Tensor>;
 
 TEST(CheckInSyncTest, EqualTensorsAreInSyncWhateverTheRanks) {
   for (int ranks : {1, 2, 3, 4, 5, 7, 8}) {
-    RunRanks({.ranks = ranks}, [](Communicator& comm) {
+    RunRanksHere({.ranks = ranks}, [](Communicator& comm) {
       const Tensors tensors{at::arange(10, at::kFloat), at::empty({0})};
       EXPECT_TRUE(CheckInSync(tensors, comm).empty());
     });
@@ -24,7 +24,7 @@ TEST(CheckInSyncTest, EqualTensorsAreInSyncWhateverTheRanks) {
 }
 
 TEST(CheckInSyncTest, EveryRankSeesWhichTensorsDifferOnWhichRanks) {
-  RunRanks({.ranks = 4}, [](Communicator& comm) {
+  RunRanksHere({.ranks = 4}, [](Communicator& comm) {
     const int rank = comm.rank();
     Tensors tensors(3);
     for (at::Tensor& t : tensors) t = at::arange(10, at::kFloat);
@@ -43,14 +43,14 @@ TEST(CheckInSyncTest, EveryRankSeesWhichTensorsDifferOnWhichRanks) {
 }
 
 TEST(CheckInSyncTest, ZerosOfBothSignsAreNotInSync) {
-  RunRanks({.ranks = 2}, [](Communicator& comm) {
+  RunRanksHere({.ranks = 2}, [](Communicator& comm) {
     const Tensors zeros{at::full({2}, comm.rank() == 0 ? 0.0 : -0.0)};
     EXPECT_EQ(CheckInSync(zeros, comm).size(), 1);
   });
 }
 
 TEST(CheckInSyncTest, NoTensorsAreInSync) {
-  RunRanks({.ranks = 2}, [](Communicator& comm) {
+  RunRanksHere({.ranks = 2}, [](Communicator& comm) {
     EXPECT_TRUE(CheckInSync({}, comm).empty());
     EXPECT_EQ(Describe({}, 0), "");
   });

@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "collectives/shm/run_ranks.h"
+#include "tests/backend/backend.h"
 #include "trainsys/checks/small_models.h"
 #include "trainsys/ddp/check_in_sync.h"
 #include "trainsys/timeline/overlap.h"
@@ -17,7 +17,7 @@ namespace {
 using collectives::Communicator;
 using collectives::PhaseRecord;
 using collectives::Recorder;
-using collectives::RunRanks;
+using collectives::RunRanksHere;
 using ::testing::Each;
 using ::testing::ElementsAre;
 
@@ -41,7 +41,7 @@ std::vector<double> Train(Communicator& comm) {
 TEST(TrainStepTest, EveryRankSeesTheSameFallingLoss) {
   for (int ranks : {1, 2, 3, 4, 5, 7, 8}) {
     std::vector<std::vector<double>> losses(static_cast<size_t>(ranks));
-    RunRanks({.ranks = ranks}, [&](Communicator& comm) {
+    RunRanksHere({.ranks = ranks}, [&](Communicator& comm) {
       losses[static_cast<size_t>(comm.rank())] = Train(comm);
     });
     EXPECT_THAT(losses, Each(losses[0]));
@@ -53,14 +53,14 @@ TEST(TrainStepTest, EveryRankSeesTheSameFallingLoss) {
 TEST(TrainStepTest, TheLossIsTheMeanOverRanks) {
   const auto model = MakeMlp(0);
   const double whole = LossOf(*model, MakeSamples(0)).item<double>();
-  RunRanks({.ranks = 4}, [&](Communicator& comm) {
+  RunRanksHere({.ranks = 4}, [&](Communicator& comm) {
     EXPECT_NEAR(Train(comm)[0], whole, 1e-6);
   });
 }
 
 TEST(TrainStepTest, ItsPhasesAreMarkedInOrderInsideTheStep) {
   const auto recorders =
-      RunRanks({.ranks = 2}, [](Communicator& comm) { Train(comm); });
+      RunRanksHere({.ranks = 2}, [](Communicator& comm) { Train(comm); });
   for (const Recorder& recorder : recorders) {
     ASSERT_EQ(recorder.Phases().size(), 5 * kSteps);
     for (int64_t step = 0; step < kSteps; ++step) {
@@ -82,7 +82,7 @@ TEST(TrainStepTest, ItsPhasesAreMarkedInOrderInsideTheStep) {
 
 TEST(TrainStepTest, TheBucketsArePostedInsideBackward) {
   const auto recorders =
-      RunRanks({.ranks = 3}, [](Communicator& comm) { Train(comm); });
+      RunRanksHere({.ranks = 3}, [](Communicator& comm) { Train(comm); });
   for (const Recorder& recorder : recorders) {
     for (int64_t step = 0; step < kSteps; ++step) {
       const auto whole = FindPhase(recorder, "step", step);

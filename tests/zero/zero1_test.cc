@@ -12,7 +12,7 @@
 #include <tuple>
 
 #include "collectives/errors.h"
-#include "collectives/shm/run_ranks.h"
+#include "tests/backend/backend.h"
 #include "trainsys/checks/small_models.h"
 #include "trainsys/ddp/bucketed_ddp.h"
 #include "trainsys/ddp/check_in_sync.h"
@@ -24,7 +24,7 @@ namespace trainsys {
 namespace {
 
 using collectives::Communicator;
-using collectives::RunRanks;
+using collectives::RunRanksHere;
 using ::testing::ElementsAre;
 using Tensors = std::vector<at::Tensor>;
 
@@ -57,7 +57,7 @@ using MakeOptimizer =
 std::vector<Trained> TrainOnRanks(int ranks, at::ScalarType dtype,
                                   const MakeOptimizer& make_optimizer) {
   std::vector<Trained> results(static_cast<size_t>(ranks));
-  RunRanks({.ranks = ranks}, [&](Communicator& comm) {
+  RunRanksHere({.ranks = ranks}, [&](Communicator& comm) {
     const auto model = MakeModel(comm.rank(), dtype);
     BucketedDDP ddp(*model, comm, {.bucket_bytes = 32 << 10});
     const auto optimizer = make_optimizer(ddp.parameters(), comm);
@@ -167,7 +167,7 @@ TEST(ZeRO1Test, FewerElementsThanRanksAndEmptyParametersTrainAlike) {
       unsharded.Step();
     }
     for (int ranks : {1, 2, 3, 4, 5, 7, 8}) {
-      RunRanks({.ranks = ranks}, [&](Communicator& comm) {
+      RunRanksHere({.ranks = ranks}, [&](Communicator& comm) {
         const Tensors parameters = MakeParameters(shapes);
         ZeRO1 optimizer(parameters, comm, kAdamW);
         for (int64_t step = 0; step < kSteps; ++step) {
@@ -181,7 +181,7 @@ TEST(ZeRO1Test, FewerElementsThanRanksAndEmptyParametersTrainAlike) {
 }
 
 TEST(ZeRO1Test, RanksWithoutAShardHoldNoState) {
-  RunRanks({.ranks = 8}, [](Communicator& comm) {
+  RunRanksHere({.ranks = 8}, [](Communicator& comm) {
     const ZeRO1 optimizer(MakeParameters({{5}}), comm, kAdamW);
     EXPECT_EQ(optimizer.StateBytes(), comm.rank() == 0 ? 2 * 16 * 4 : 0);
   });
@@ -189,7 +189,7 @@ TEST(ZeRO1Test, RanksWithoutAShardHoldNoState) {
 
 // Four parameters of one alignment each, on four ranks: each rank owns one.
 TEST(ZeRO1Test, BetweenUpdateAndGatherEachShardIsOutOfSync) {
-  RunRanks({.ranks = 4}, [](Communicator& comm) {
+  RunRanksHere({.ranks = 4}, [](Communicator& comm) {
     const Tensors parameters = MakeParameters({{16}, {16}, {16}, {16}});
     ZeRO1 optimizer(parameters, comm, kAdamW);
     EXPECT_TRUE(CheckInSync(parameters, comm).empty());
@@ -207,7 +207,7 @@ TEST(ZeRO1Test, BetweenUpdateAndGatherEachShardIsOutOfSync) {
 }
 
 TEST(ZeRO1Test, AParameterWithoutAGradientIsNotTouchedOnAnyRank) {
-  RunRanks({.ranks = 3}, [](Communicator& comm) {
+  RunRanksHere({.ranks = 3}, [](Communicator& comm) {
     const Tensors parameters = MakeParameters({{40}, {40}, {40}});
     const Tensors before = Snapshot(parameters);
     ZeRO1 optimizer(parameters, comm, kAdamW);
@@ -220,7 +220,7 @@ TEST(ZeRO1Test, AParameterWithoutAGradientIsNotTouchedOnAnyRank) {
 }
 
 TEST(ZeRO1Test, BadOptionsAndParametersAreRefusedOnEveryRank) {
-  RunRanks({.ranks = 2}, [](Communicator& comm) {
+  RunRanksHere({.ranks = 2}, [](Communicator& comm) {
     const auto refused = [&](const Tensors& p, const AdamWOptions& options) {
       EXPECT_THROW(ZeRO1(p, comm, options), collectives::InvalidArgument);
     };

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "collectives/buffer.h"
 #include "collectives/run_ranks.h"
 
 namespace trainsys {
@@ -32,6 +33,17 @@ struct CheckResult {
   std::string figures;  // one line
 };
 
+struct CheckOptions {
+  CheckOptions(Fault fault = Fault::kNone) : fault(fault) {}
+
+  Fault fault;
+  // Where this process's models and data live: an accelerator's index.
+  int device = collectives::kHostMemory;
+  // The backend folds in rank order on the references' device; else nobody can
+  // ask for equal bits.
+  bool has_rank_order = true;
+};
+
 // How many ranks a runner must have for all of them.
 inline constexpr int kCheckRanks = 4;
 
@@ -39,9 +51,13 @@ inline constexpr int kCheckRanks = 4;
 // same calls; where rank 0 does not run, a check passes without figures.
 // Blocks for some seconds.
 // Errors: RankFailed, where a rank throws.
-CheckResult CheckBucketedDDP(Fault fault, collectives::RankRunner& runner);
-CheckResult CheckZeRO1(Fault fault, collectives::RankRunner& runner);
-CheckResult CheckRecomputation(Fault fault, collectives::RankRunner& runner);
-CheckResult CheckAllThree(Fault fault, collectives::RankRunner& runner);
+CheckResult CheckBucketedDDP(const CheckOptions& options,
+                             collectives::RankRunner& runner);
+CheckResult CheckZeRO1(const CheckOptions& options,
+                       collectives::RankRunner& runner);
+CheckResult CheckRecomputation(const CheckOptions& options,
+                               collectives::RankRunner& runner);
+CheckResult CheckAllThree(const CheckOptions& options,
+                          collectives::RankRunner& runner);
 
 }  // namespace trainsys

@@ -57,13 +57,14 @@ SegmentRunner KeepingParameters(std::shared_ptr<SmallModel>& model) {
 
 }  // namespace
 
-CheckResult CheckRecomputation(Fault fault, collectives::RankRunner& runner) {
+CheckResult CheckRecomputation(const CheckOptions& options,
+                               collectives::RankRunner& runner) {
   CheckResult check{"recomputation, 1 rank", true, ""};
   if (!runner.HasFirstRank()) return check;
   constexpr uint64_t kSeed = 3;
   const auto plain_model = MakeWideBlocks(kSeed, Plain());
   std::shared_ptr<SmallModel> model;
-  model = MakeWideBlocks(kSeed, fault == Fault::kParamsSaved
+  model = MakeWideBlocks(kSeed, options.fault == Fault::kParamsSaved
                                     ? KeepingParameters(model)
                                     : Checkpointed());
   const Measured plain = Measure(*plain_model);

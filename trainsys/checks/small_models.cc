@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "collectives/buffer.h"
 #include "trainsys/random/rank_generator.h"
 #include "trainsys/recompute/checkpoint.h"
 
@@ -78,6 +79,10 @@ RankGeneratorScope SeededWith(uint64_t seed) {
   return RankGeneratorScope(MakeRankGenerator(seed, 0, 0));
 }
 
+at::Device DeviceNumbered(int device) {
+  return {at::kCUDA, static_cast<at::DeviceIndex>(device)};
+}
+
 }  // namespace
 
 SegmentRunner Plain() {
@@ -120,6 +125,15 @@ std::shared_ptr<SmallModel> MakeWideBlocks(uint64_t seed,
 Samples Samples::Part(int rank, int ranks) const {
   const int64_t each = x.size(0) / ranks;
   return {x.narrow(0, rank * each, each), y.narrow(0, rank * each, each)};
+}
+
+Samples Samples::On(int device) const {
+  if (device == collectives::kHostMemory) return *this;
+  return {x.to(DeviceNumbered(device)), y.to(DeviceNumbered(device))};
+}
+
+void MoveTo(int device, SmallModel& model) {
+  if (device != collectives::kHostMemory) model.to(DeviceNumbered(device));
 }
 
 Samples MakeSamples(uint64_t seed) {

@@ -44,7 +44,11 @@ struct Samples {
 
   // Rank `rank`'s part of `ranks` equal ones.
   Samples Part(int rank, int ranks) const;
+  // In an accelerator's memory, or where they are.
+  Samples On(int device) const;
 };
+
+void MoveTo(int device, SmallModel& model);
 
 // 64 samples of 32 features in 8 classes.
 Samples MakeSamples(uint64_t seed);

@@ -18,7 +18,9 @@ json AsJson(const RankReport& rank) {
           {"all_reduces_posted_in_backward", rank.num_posted_in_backward},
           {"sent_bytes_per_step_by_rule", rank.sent_bytes_per_step},
           {"waited_for_peers_ms_per_step", rank.waited_for_peers_ms},
-          {"waited_for_data_ms_per_step", rank.waited_for_data_ms}};
+          {"waited_for_data_ms_per_step", rank.waited_for_data_ms},
+          {"clock_offset_ns", rank.clock.offset_ns},
+          {"clock_error_ns", rank.clock.error_ns}};
 }
 
 json AsJson(const Proof& proof) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <iterator>
 
 #include "collectives/errors.h"
@@ -61,6 +62,7 @@ RankReport ReportRank(const RankSummary& bytes, const Recorder& recorder) {
   const Spans backwards = Recorded(recorder, records, "backward");
   RankReport report;
   report.bytes = bytes;
+  report.clock = recorder.clock();
   report.num_steps = static_cast<int64_t>(steps.size());
   if (steps.empty()) return report;
   int64_t sent_bytes = 0, peers_ns = 0, data_ns = 0;
@@ -136,6 +138,22 @@ std::string RankTable(const JobReport& report) {
   return text + SentBytesNote(report);
 }
 
+// Nothing where all ranks have one clock.
+std::string ClockText(const std::vector<RankReport>& ranks) {
+  int64_t offset_ns = 0, error_ns = 0;
+  for (const RankReport& rank : ranks) {
+    offset_ns = std::max(offset_ns, std::abs(rank.clock.offset_ns));
+    error_ns = std::max(error_ns, rank.clock.error_ns);
+  }
+  if (error_ns == 0) return "";
+  return fmt::format(
+      "   the ranks' clocks are shifted to rank 0's by up to {:.3f} ms, known "
+      "to "
+      "within {:.3f} ms\n",
+      static_cast<double>(offset_ns) / 1e6,
+      static_cast<double>(error_ns) / 1e6);
+}
+
 std::string ProofText(const Proof& proof, const JobReport& report) {
   const bool needs_bits = report.has_rank_order;
   return fmt::format(
@@ -195,7 +213,7 @@ std::string AsText(const JobOptions& options, const JobReport& report) {
       "-> {:.4f} in {} steps\n\n",
       report.step_ms_median, report.step_ms_p95, report.tokens_per_s,
       report.losses.front(), report.losses.back(), options.steps);
-  text += RankTable(report);
+  text += RankTable(report) + ClockText(report.ranks);
   if (report.recorded_steps < options.steps) {
     text += fmt::format(
         "   times, counts and bytes of the last {} steps: older records were "

@@ -21,6 +21,7 @@ struct RankReport {
   int64_t sent_bytes_per_step = 0;     // by rule, mean over steps
   double waited_for_peers_ms = 0;      // a step, mean
   double waited_for_data_ms = 0;
+  collectives::ClockEstimate clock;  // its times are in rank 0's clock
 };
 
 struct JobReport {

@@ -1,12 +1,14 @@
 #include "trainsys/zero/flat_adamw.h"
 
 #include <ATen/ops/zeros.h>
+#include <c10/core/GradMode.h>
 
 #include <span>
 #include <utility>
 
 #include "collectives/errors.h"
 #include "trainsys/tensor/tensor_memory.h"
+#include "trainsys/zero/adamw_on_device.h"
 
 namespace trainsys {
 namespace {
@@ -45,7 +47,9 @@ void FlatAdamW::Step() {
   for (size_t i = 0; i < pieces_.size(); ++i) {
     const at::Tensor& p = parameters_.parameters()[pieces_[i].parameter];
     if (!p.grad().defined()) continue;
-    if (m_.scalar_type() == at::kFloat) {
+    if (!m_.is_cpu()) {
+      UpdateOnDevice(i, p.grad().contiguous());
+    } else if (m_.scalar_type() == at::kFloat) {
       Update<float>(i, p.grad().contiguous());
     } else {
       Update<double>(i, p.grad().contiguous());
@@ -73,6 +77,18 @@ void FlatAdamW::Update(size_t i, const at::Tensor& grad) {
                {grad.data_ptr<T>() + piece.begin, elems},
                {m_.data_ptr<T>() + piece.in_shard, elems},
                {v_.data_ptr<T>() + piece.in_shard, elems});
+}
+
+void FlatAdamW::UpdateOnDevice(size_t i, const at::Tensor& grad) {
+  const c10::AutoGradMode no_grad(false);
+  const FlatParameters::Piece& piece = pieces_[i];
+  const auto part = [&piece](const at::Tensor& flat, int64_t begin) {
+    return flat.view({-1}).narrow(0, begin, piece.elems);
+  };
+  AdamWStepOnDevice(options_, ++num_steps_[i],
+                    part(parameters_.flat(), shard().begin + piece.in_shard),
+                    part(grad, piece.begin), part(m_, piece.in_shard),
+                    part(v_, piece.in_shard));
 }
 
 int64_t FlatAdamW::StateBytes() const {

@@ -38,6 +38,7 @@ class FlatAdamW final : public Optimizer {
   void CheckGradients() const;
   template <typename T>
   void Update(size_t piece, const at::Tensor& grad);
+  void UpdateOnDevice(size_t piece, const at::Tensor& grad);
 
   AdamWOptions options_;
   FlatParameters parameters_;
