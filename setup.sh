@@ -20,6 +20,7 @@ packages=(
   libgtest-dev
   libgmock-dev
   libbenchmark-dev
+  iproute2             # hosts made of network namespaces, for tests
 )
 
 die() {

@@ -112,7 +112,10 @@ def _libtorch_system(ctx):
         _link_directory(ctx, d, roots, "include/" + d, advice)
         for d in ["ATen", "c10", "caffe2", "torch"]
     ]
-    return hdrs, [], []
+
+    # Debian 12's logs through glog.
+    has_glog = any([ctx.path(root + "/glog/logging.h").exists for root in roots])
+    return hdrs, ["-lglog"] if has_glog else [], []
 
 def _libtorch_repository_impl(ctx):
     home = ctx.os.environ.get("LIBTORCH", "").rstrip("/")

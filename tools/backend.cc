@@ -1,6 +1,7 @@
 #include "tools/backend.h"
 
 #include <ATen/Context.h>
+#include <c10/util/Logging.h>
 
 #include <filesystem>
 #include <utility>
@@ -44,6 +45,16 @@ std::string ChooseBackend(const BackendFlags& flags,
         "--backend gloo");
   }
   return backend;
+}
+
+// libtorch's own lines, some with a stack trace, would stand between ours. What
+// goes wrong comes as an exception.
+void SilenceLibtorchLog() {
+  constexpr int kFatalOnly = 3;
+  FLAGS_caffe2_log_level = kFatalOnly;
+#ifdef C10_USE_GLOG
+  FLAGS_minloglevel = kFatalOnly;
+#endif
 }
 
 // NCCL wants one accelerator for each rank.
@@ -119,6 +130,7 @@ void AddBackendFlags(CLI::App& app, BackendFlags& flags) {
 }
 
 Placement Place(const BackendFlags& flags, const Lookup& lookup) {
+  SilenceLibtorchLog();
   Placement placement;
   const std::optional<World> world = WorldFromEnvironment(lookup);
   placement.backend = ChooseBackend(flags, world);

@@ -12,6 +12,16 @@
 
 namespace collectives {
 
+namespace {
+
+// RankFailed puts the rank in front, and so do many texts.
+std::string WithoutName(int rank, const std::string& what) {
+  const std::string name = "rank " + std::to_string(rank) + " ";
+  return what.starts_with(name) ? what.substr(name.size()) : what;
+}
+
+}  // namespace
+
 void ProcessRunner::Connect(std::chrono::nanoseconds timeout) {
   if (store_) return;
   if (options_.host.empty()) {
@@ -43,7 +53,8 @@ std::vector<Recorder> ProcessRunner::Run(const RunRanksOptions& options,
     const auto error = std::current_exception();
     const bool serves_store = world_.rank == 0 && !world_.has_agent_store;
     if (serves_store) Verdict::AwaitReaders(*store, options.ranks);
-    throw RankFailed(CauseOf(world_.rank, error).rank, e.what(), error);
+    const int rank = CauseOf(world_.rank, error).rank;
+    throw RankFailed(rank, WithoutName(rank, e.what()), error);
   }
 }
 

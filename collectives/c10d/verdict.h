@@ -44,7 +44,8 @@ class Verdict {
   Failure Find(const LinkError& error, const Standing& standing);
 
   // For the process that serves the store, before it ends after a failure:
-  // returns once all ranks have learnt the verdict, or after 3 seconds.
+  // returns once all ranks have learnt the verdict, or after 3 seconds: a dead
+  // one never does.
   static void AwaitReaders(Store& store, int ranks);
 
  private:
