@@ -108,6 +108,7 @@ std::unique_ptr<collectives::RankRunner> RunnerAt(const Placement& placement) {
     options.library = collectives::Library::kNccl;
   }
   options.is_matching = !placement.is_unmatched;
+  options.host = placement.host;
   return std::make_unique<collectives::ProcessRunner>(*placement.world,
                                                       options);
 }
@@ -124,6 +125,9 @@ void AddBackendFlags(CLI::App& app, BackendFlags& flags) {
                "bits");
   app.add_flag("--no-matching", flags.is_unmatched,
                "do not compare the ranks' calls before data moves");
+  app.add_option("--host", flags.host,
+                 "address by which other hosts reach this one (default: the "
+                 "one that it reaches MASTER_ADDR from)");
   app.add_option("--timeout-s", flags.timeout_s,
                  "seconds that a collective waits for its peers (default: the "
                  "tool's)");
@@ -137,6 +141,7 @@ Placement Place(const BackendFlags& flags, const Lookup& lookup) {
   placement.is_native = flags.is_native;
   placement.is_unmatched = flags.is_unmatched;
   placement.timeout = TimeoutOf(flags);
+  placement.host = flags.host;
   if (placement.backend != "threads") placement.world = world;
   if (placement.backend == "nccl" && world) {
     placement.device = DeviceOf(*world);

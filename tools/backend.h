@@ -20,6 +20,7 @@ struct BackendFlags {
   bool is_native = false;              // Gloo's own all-reduce
   bool is_unmatched = false;           // calls are not compared
   std::optional<double> timeout_s;     // of every collective
+  std::string host;                    // this host's address for the others
 };
 
 void AddBackendFlags(CLI::App& app, BackendFlags& flags);
@@ -30,6 +31,7 @@ struct Placement {
   bool is_native = false;
   bool is_unmatched = false;
   std::optional<std::chrono::nanoseconds> timeout;
+  std::string host;
   // This process's place among those that a launcher started.
   std::optional<collectives::World> world;
 

@@ -4,10 +4,6 @@
 
 namespace collectives {
 
-C10dCommunicator::~C10dCommunicator() {
-  if (std::uncaught_exceptions() == exceptions_) line_->Leave();
-}
-
 std::pair<std::shared_ptr<Entry>, std::unique_ptr<RankWork>>
 C10dCommunicator::PostEntry(Call call) {
   Validate(call, rank(), ranks());

@@ -1,7 +1,6 @@
 // Communicator over a group of processes.
 #pragma once
 
-#include <exception>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -22,9 +21,6 @@ class C10dCommunicator final : public Communicator {
   C10dCommunicator(std::shared_ptr<C10dGroup> group,
                    std::shared_ptr<RankState> state)
       : C10dCommunicator(std::move(group), std::move(state), "main", 0) {}
-  // Leaves the channel; while an exception unwinds that is left to whoever
-  // tells the others why.
-  ~C10dCommunicator() override;
 
   int rank() const override { return group_->rank(); }
   int ranks() const override { return group_->ranks(); }
@@ -51,7 +47,6 @@ class C10dCommunicator final : public Communicator {
   std::shared_ptr<const std::string> channel_;
   std::shared_ptr<Channel> line_;
   uint64_t next_sequence_ = 0;
-  const int exceptions_ = std::uncaught_exceptions();
 };
 
 }  // namespace collectives

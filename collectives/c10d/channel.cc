@@ -71,13 +71,22 @@ Channel::~Channel() {
 void Channel::Post(std::shared_ptr<Entry> entry) {
   {
     const std::lock_guard lock(mutex_);
-    queue_.push_back(std::move(entry));
+    if (!has_left_) {
+      queue_.push_back(std::move(entry));
+      has_more_.notify_one();
+      return;
+    }
   }
-  has_more_.notify_one();
+  entry->Fail({Failure::Kind::kPeer, group_.rank(), false,
+               "rank " + std::to_string(group_.rank()) +
+                   " has left: its function returned"});
 }
 
 void Channel::Leave() {
-  if (!std::exchange(has_left_, true)) Post(nullptr);
+  const std::lock_guard lock(mutex_);
+  if (std::exchange(has_left_, true)) return;
+  queue_.push_back(nullptr);
+  has_more_.notify_one();
 }
 
 void Channel::Join() {
@@ -97,7 +106,6 @@ void Channel::Run() {
     Process(*entry);
   }
   SayGoodbye();
-  has_ended_ = true;
 }
 
 void Channel::Process(Entry& entry) {
@@ -115,8 +123,11 @@ void Channel::Process(Entry& entry) {
 
 void Channel::MatchAndMove(Entry& entry) {
   const Call& call = entry.call();
-  const bool is_met =
-      group_.options().is_matching || call.operation == Operation::kDuplicate;
+  // These two are a meeting and nothing else.
+  const bool is_met = group_.options().is_matching ||
+                      call.operation == Operation::kBarrier ||
+                      call.operation == Operation::kDuplicate;
+  const auto hold = group_.mesh().Hold();
   if (is_met && left_ < 0) {
     const Matching::Outcome outcome =
         matching_.Meet(call, DeadlineAfter(group_.timeout()));
@@ -128,8 +139,7 @@ void Channel::MatchAndMove(Entry& entry) {
   if (left_ >= 0) {
     return entry.Fail(
         {Failure::Kind::kPeer, left_, false,
-         "rank " + std::to_string(left_) +
-             " has left: it makes no more calls on this channel"});
+         "rank " + std::to_string(left_) + " has left: its function returned"});
   }
   entry.Match();
   const bool is_in_host_memory = call.device == kHostMemory;
@@ -144,7 +154,8 @@ void Channel::MatchAndMove(Entry& entry) {
 
 Transport& Channel::transport() {
   const Library library = group_.options().library;
-  if (library == Library::kNone || group_.ranks() == 1) return exact_;
+  const bool is_alone = group_.ranks() == 1 && library != Library::kNccl;
+  if (library == Library::kNone || is_alone) return exact_;
   if (!library_) {
     const auto store =
         group_.store().WithPrefix("library/" + std::to_string(id_));
@@ -156,11 +167,12 @@ Transport& Channel::transport() {
   return *library_;
 }
 
-// Until all have come here, data may still be on its way to them.
+// Until all have come here, data may still be on its way to them. The others
+// may compute for long after their last call; who dies is noticed at once.
 void Channel::SayGoodbye() {
   if (group_.failure() || left_ >= 0) return;
   try {
-    matching_.Leave(DeadlineAfter(group_.timeout()));
+    matching_.Leave(DeadlineAfter(group_.leaving_timeout()));
   } catch (const LinkError& e) {
     group_.Explain(e, {"", 0, "at its end"});
   }

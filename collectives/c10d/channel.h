@@ -83,14 +83,12 @@ class Channel {
   Channel(C10dGroup& group, int64_t id);
   ~Channel();
 
-  // The rank's thread, all four.
+  // The rank's thread. After Leave a call fails at once.
   void Post(std::shared_ptr<Entry> entry);
   // No more calls: the thread ends once all ranks have left, or the group has
   // failed. May be called again.
   void Leave();
   void Join();
-  // True once all ranks have left, or the group has failed. Any thread.
-  bool HasEnded() const { return has_ended_; }
 
  private:
   void Run();
@@ -110,9 +108,8 @@ class Channel {
   std::mutex mutex_;
   std::condition_variable has_more_;
   std::deque<std::shared_ptr<Entry>> queue_;  // null: leave
-  bool has_left_ = false;                     // the rank's thread
-  std::atomic<bool> has_ended_{false};
-  std::thread thread_;  // last: uses all above
+  bool has_left_ = false;                     // under the mutex
+  std::thread thread_;                        // last: uses all above
 };
 
 }  // namespace collectives

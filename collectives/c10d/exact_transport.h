@@ -26,7 +26,7 @@ namespace collectives {
 // Memory: 2(N-1) pieces, kept, for reductions.
 class ExactTransport final : public Transport {
  public:
-  // Of this size, so that all scratch memory stays near 16 MiB.
+  // Of this size, so that all scratch memory stays near 16 MiB up to 128 ranks.
   static int64_t PieceBytes(int ranks) {
     return std::clamp<int64_t>((int64_t{8} << 20) / ranks, 64 << 10, 1 << 20) /
            64 * 64;

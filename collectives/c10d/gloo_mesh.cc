@@ -1,14 +1,18 @@
 #include "collectives/c10d/gloo_mesh.h"
 
 #include <ATen/ops/from_blob.h>
+#include <signal.h>
 
 #include <algorithm>
+#include <csignal>
 #include <mutex>
 #include <set>
 #include <string>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 #include <utility>
 
+#include "collectives/c10d/gloo_group.h"
+#include "collectives/c10d/libtorch_text.h"
 #include "collectives/c10d/store_holder.h"
 #include "collectives/errors.h"
 #include "collectives/rank/failure.h"
@@ -19,10 +23,6 @@ namespace {
 
 using ProcessGroup = c10::intrusive_ptr<c10d::ProcessGroupGloo>;
 using TorchWork = c10::intrusive_ptr<c10d::Work>;
-
-std::string FirstLine(const std::string& text) {
-  return text.substr(0, text.find('\n'));
-}
 
 class GlooTransfer;
 
@@ -101,7 +101,10 @@ class GlooTransfer final : public Transfer {
 class GlooMesh final : public Mesh {
  public:
   GlooMesh(int rank, int ranks, ProcessGroup group)
-      : rank_(rank), ranks_(ranks), group_(std::move(group)) {}
+      : rank_(rank),
+        ranks_(ranks),
+        group_(std::make_shared<ProcessGroup>(std::move(group))),
+        held_(group_) {}
 
   int rank() const override { return rank_; }
   int ranks() const override { return ranks_; }
@@ -109,7 +112,7 @@ class GlooMesh final : public Mesh {
   std::unique_ptr<Transfer> Start(const std::vector<Piece>& sends,
                                   const std::vector<Piece>& receives, int tag,
                                   Phase phase) override {
-    auto transfer = std::make_unique<GlooTransfer>(Group(), abortable_);
+    auto transfer = std::make_unique<GlooTransfer>(*Group(phase), abortable_);
     for (const Piece& piece : receives) {
       transfer->Add(piece, [&](auto& group, auto& tensors) {
         return group.recv(tensors, piece.peer, tag);
@@ -128,8 +131,10 @@ class GlooMesh final : public Mesh {
     return transfer;
   }
 
+  std::shared_ptr<void> Hold() override { return Group(Phase::kMatching); }
+
   void Close() override {
-    ProcessGroup last;  // destroyed without the mutex
+    std::shared_ptr<ProcessGroup> last;  // destroyed without the mutex
     const std::lock_guard lock(abortable_->mutex);
     abortable_->is_closed = true;
     for (GlooTransfer* transfer : abortable_->transfers) transfer->Abort();
@@ -137,40 +142,50 @@ class GlooMesh final : public Mesh {
   }
 
  private:
-  ProcessGroup Group() {
+  // Data still moves over what is held, though the mesh is closed.
+  std::shared_ptr<ProcessGroup> Group(Phase phase) {
     const std::lock_guard lock(abortable_->mutex);
-    abortable_->ThrowIfClosed();
-    return group_;
+    if (phase == Phase::kMatching) abortable_->ThrowIfClosed();
+    if (auto group = held_.lock()) return group;
+    throw LinkError(LinkError::Kind::kClosed, 0, "closed on this side");
   }
 
   const int rank_;
   const int ranks_;
   std::shared_ptr<Abortable> abortable_ = std::make_shared<Abortable>();
-  ProcessGroup group_;  // under the mutex; null once closed
+  std::shared_ptr<ProcessGroup> group_;  // under the mutex; null once closed
+  const std::weak_ptr<ProcessGroup> held_;
 };
 
 std::string HereKey(int rank) { return "here/" + std::to_string(rank); }
 
 // Who has not come, as far as the store can say.
-std::string Absent(Store& store, int ranks) {
-  std::vector<int> absent;
-  for (int r = 0; r < ranks; ++r) {
-    if (!store.TryGet(HereKey(r))) absent.push_back(r);
+std::string Absent(const std::shared_ptr<Store>& store, int ranks) {
+  const auto absent = std::make_shared<std::vector<int>>();
+  const auto look = [=] {
+    for (int r = 0; r < ranks; ++r) {
+      if (!store->TryGet(HereKey(r))) absent->push_back(r);
+    }
+  };
+  try {
+    if (!RunWithDeadline(std::chrono::seconds(2), look)) {
+      return "and the store of " + store->host() +
+             " does not say who is missing";
+    }
+  } catch (const std::exception& e) {
+    return e.what();
   }
-  if (absent.empty()) return "all ranks have come, but cannot be connected";
-  return "waiting for " + RankList(absent) + " of " + std::to_string(ranks);
+  if (absent->empty()) return "all ranks have come, but cannot be connected";
+  return "waiting for " + RankList(*absent) + " of " + std::to_string(ranks);
 }
 
-ProcessGroup MakeGroup(const c10::intrusive_ptr<c10d::Store>& store, int rank,
-                       int ranks, const std::string& host,
-                       std::chrono::nanoseconds timeout) {
-  auto options = c10d::ProcessGroupGloo::Options::create(
-      std::chrono::duration_cast<std::chrono::milliseconds>(timeout));
-  options->devices.push_back(
-      c10d::ProcessGroupGloo::createDeviceForHostname(host));
-  options->threads = 1;  // runs library collectives, of which there are none
-  return c10::make_intrusive<c10d::ProcessGroupGloo>(store, rank, ranks,
-                                                     options);
+// Gloo writes to connections that the peer may have closed: an error then, not
+// the end of the process. A handler of the user's own stays.
+void IgnoreBrokenPipes() {
+  struct sigaction now {};
+  if (sigaction(SIGPIPE, nullptr, &now) == 0 && now.sa_handler == SIG_DFL) {
+    std::signal(SIGPIPE, SIG_IGN);
+  }
 }
 
 }  // namespace
@@ -178,26 +193,23 @@ ProcessGroup MakeGroup(const c10::intrusive_ptr<c10d::Store>& store, int rank,
 std::unique_ptr<Mesh> ConnectGlooMesh(Store& store, int rank, int ranks,
                                       const std::string& host,
                                       std::chrono::nanoseconds timeout) {
-  constexpr std::chrono::nanoseconds kLongest = std::chrono::hours(24 * 30);
-  timeout = std::clamp<std::chrono::nanoseconds>(
-      timeout, std::chrono::milliseconds(1), kLongest);
-  store.Set(HereKey(rank), "");
+  IgnoreBrokenPipes();
+  const auto keys = store.WithPrefix("");
   const auto group = std::make_shared<ProcessGroup>();
-  std::string why;
+  const auto connect = [=] {
+    keys->Set(HereKey(rank), "");
+    *group = MakeGlooGroup(keys->holder().store, rank, ranks, host, timeout);
+  };
+  std::string why = ": no answer";
   try {
-    const bool is_connected = RunWithDeadline(
-        timeout + std::chrono::seconds(1),
-        [=, c10d_store = store.holder().store] {
-          *group = MakeGroup(c10d_store, rank, ranks, host, timeout);
-        });
-    if (is_connected) {
+    if (RunWithDeadline(timeout, connect)) {
       return std::make_unique<GlooMesh>(rank, ranks, std::move(*group));
     }
   } catch (const std::exception& e) {
     why = ": " + FirstLine(e.what());
   }
   throw TimeoutError("cannot connect within " + TimeText(timeout) + ", " +
-                     Absent(store, ranks) + why);
+                     Absent(keys, ranks) + why);
 }
 
 }  // namespace collectives

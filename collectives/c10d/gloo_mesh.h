@@ -10,7 +10,8 @@
 
 namespace collectives {
 
-// Connects this rank with all others, which do the same.
+// Connects this rank with all others, which do the same. The process ignores
+// SIGPIPE from then on, unless it has a handler for it.
 // `host`: the address by which this rank's host is reached by the others.
 // Blocks: until all ranks have come. Errors: TimeoutError, which names those
 // that have not; Error.

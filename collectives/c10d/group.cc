@@ -22,6 +22,7 @@ class NoMesh final : public Mesh {
     };
     return std::make_unique<Nothing>();
   }
+  std::shared_ptr<void> Hold() override { return nullptr; }
   void Close() override {}
 };
 
@@ -70,7 +71,6 @@ std::shared_ptr<Channel> C10dGroup::Open(int64_t id) {
   if (id > Channel::kMaxChannels) throw Error("too many channels were opened");
   auto channel = std::make_shared<Channel>(*this, id);
   const std::lock_guard lock(mutex_);
-  std::erase_if(channels_, [](const auto& c) { return c->HasEnded(); });
   channels_.push_back(channel);
   return channel;
 }

@@ -1,6 +1,7 @@
 // One process's side of a group of processes.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -39,12 +40,16 @@ class C10dGroup {
   int rank() const { return settings_.rank; }
   int ranks() const { return settings_.ranks; }
   std::chrono::nanoseconds timeout() const { return settings_.timeout; }
+  // How long a rank that is done waits for the functions of the others.
+  std::chrono::nanoseconds leaving_timeout() const {
+    return std::max<std::chrono::nanoseconds>(timeout(), std::chrono::hours(1));
+  }
   const C10dOptions& options() const { return settings_.options; }
   Mesh& mesh() { return *mesh_; }
   Store& store() { return *store_; }
 
-  // A channel lives until it has ended, and no longer than the group. Ids: 0 is
-  // the first channel's; rank 0 chooses the others.
+  // Channels live as long as the group: the peers may still use one that this
+  // rank has let go. Ids: 0 is the first channel's; rank 0 chooses the others.
   // Errors: Error when 2^29 have been opened.
   std::shared_ptr<Channel> Open(int64_t id);
   int64_t ProposeChannelId() { return next_id_++; }

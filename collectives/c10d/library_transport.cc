@@ -4,17 +4,19 @@
 #include <ATen/ops/from_blob.h>
 #include <torch/version.h>
 
-#include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 #ifdef USE_C10D_NCCL
 #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
 #endif
 
-#include <algorithm>
+#include <exception>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "collectives/c10d/device_scope.h"
+#include "collectives/c10d/gloo_group.h"
+#include "collectives/c10d/libtorch_text.h"
 #include "collectives/c10d/mesh.h"
 #include "collectives/c10d/store_holder.h"
 #include "collectives/errors.h"
@@ -76,28 +78,13 @@ at::Tensor TensorAt(const void* data, int64_t elems, const Call& call) {
       at::TensorOptions(ScalarTypeOf(call.dtype)).device(device));
 }
 
-std::chrono::milliseconds AsMilliseconds(std::chrono::nanoseconds time) {
-  constexpr std::chrono::nanoseconds kLongest = std::chrono::hours(24 * 30);
-  return std::chrono::duration_cast<std::chrono::milliseconds>(
-      std::clamp<std::chrono::nanoseconds>(time, std::chrono::milliseconds(1),
-                                           kLongest));
-}
-
-LibraryGroup MakeGloo(const c10::intrusive_ptr<c10d::Store>& store,
-                      const LibraryPlace& place) {
-  auto options =
-      c10d::ProcessGroupGloo::Options::create(AsMilliseconds(place.timeout));
-  options->devices.push_back(
-      c10d::ProcessGroupGloo::createDeviceForHostname(place.host));
-  options->threads = 1;  // one call at a time
-  return c10::make_intrusive<c10d::ProcessGroupGloo>(store, place.rank,
-                                                     place.ranks, options);
-}
-
 LibraryGroup MakeGroup(Library library,
                        const c10::intrusive_ptr<c10d::Store>& store,
                        const LibraryPlace& place) {
-  if (library == Library::kGloo) return MakeGloo(store, place);
+  if (library == Library::kGloo) {
+    return MakeGlooGroup(store, place.rank, place.ranks, place.host,
+                         place.timeout);
+  }
 #ifdef USE_C10D_NCCL
   if (library == Library::kNccl) {
     auto options = c10d::ProcessGroupNCCL::Options::create();
@@ -111,21 +98,25 @@ LibraryGroup MakeGroup(Library library,
 
 class LibraryTransport final : public Transport {
  public:
-  LibraryTransport(Library library, LibraryGroup group, int ranks,
-                   Transport& exact)
+  LibraryTransport(Library library, LibraryGroup group,
+                   const LibraryPlace& place, Transport& exact)
       : has_all_operations_(library == Library::kNccl),
         group_(std::move(group)),
-        ranks_(ranks),
+        ranks_(place.ranks),
+        timeout_(place.timeout),
         exact_(exact) {}
 
   void Run(const Call& call) override {
     if (!IsTheLibrarys(call)) return exact_.Run(call);
+    deadline_ns_ = DeadlineAfter(timeout_);
     try {
       RunOnLibrary(call);
+      AwaitDevice(call.device);  // the division too
     } catch (const std::exception& e) {
-      const std::string what = e.what();
-      throw LinkError(LinkError::Kind::kLost, LinkError::kSomePeer,
-                      what.substr(0, what.find('\n')));
+      const bool is_late = NowNs() + 1'000'000 >= deadline_ns_;
+      throw LinkError(
+          is_late ? LinkError::Kind::kTimeout : LinkError::Kind::kLost,
+          LinkError::kSomePeer, FirstLine(e.what()));
     }
   }
 
@@ -200,17 +191,21 @@ class LibraryTransport final : public Transport {
 
   // An accelerator's wait() only orders its streams: the result is there once
   // the work itself says so.
-  static void Await(const LibraryWork& work) {
+  void Await(const LibraryWork& work) const {
     work->wait();
     while (!work->isCompleted()) {
+      if (NowNs() > deadline_ns_) throw Error("the library does not finish");
       std::this_thread::sleep_for(std::chrono::microseconds(20));
     }
+    if (const auto error = work->exception()) std::rethrow_exception(error);
   }
 
   const bool has_all_operations_;
   LibraryGroup group_;
   const int ranks_;
+  const std::chrono::nanoseconds timeout_;
   Transport& exact_;
+  int64_t deadline_ns_ = 0;  // of the call that runs
 };
 
 }  // namespace
@@ -241,7 +236,7 @@ std::unique_ptr<Transport> MakeLibraryTransport(Library library, Store& store,
         });
     if (is_connected) {
       return std::make_unique<LibraryTransport>(library, std::move(*group),
-                                                place.ranks, exact);
+                                                place, exact);
     }
   } catch (const InvalidArgument&) {
     throw;

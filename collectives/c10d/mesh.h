@@ -60,7 +60,7 @@ class Mesh {
  public:
   enum class Phase {
     kMatching,  // ended by Close
-    kData,      // runs to its end, or to its deadline
+    kData,      // while the mesh is held: runs to its end, or its deadline
   };
 
   virtual ~Mesh() = default;
@@ -74,8 +74,13 @@ class Mesh {
                                           const std::vector<Piece>& receives,
                                           int tag, Phase phase) = 0;
 
+  // Keeps the connections for the data of a call that is about to match, as
+  // long as the result lives, though the mesh is closed meanwhile.
+  // Errors: LinkError kClosed.
+  virtual std::shared_ptr<void> Hold() = 0;
+
   // Ends what is in its matching phase with LinkError kClosed, starts nothing
-  // new, and closes the connections once no data moves over them: peers that
+  // new, and closes the connections once nobody holds them: peers that
   // wait for this rank get LinkError kLost.
   virtual void Close() = 0;
 };

@@ -23,11 +23,12 @@ std::string WithoutName(int rank, const std::string& what) {
 }  // namespace
 
 void ProcessRunner::Connect(std::chrono::nanoseconds timeout) {
-  if (store_) return;
   if (options_.host.empty()) {
     options_.host = LocalAddressTowards(world_.address);
   }
+  if (store_) return;
   store_ = Store::Connect(world_, timeout);
+  serves_store_ = world_.rank == 0 && !world_.has_agent_store;
 }
 
 std::vector<Recorder> ProcessRunner::Run(const RunRanksOptions& options,
@@ -38,24 +39,34 @@ std::vector<Recorder> ProcessRunner::Run(const RunRanksOptions& options,
                           " ranks, and " + std::to_string(world_.ranks) +
                           " processes were started; start as many");
   }
-  Connect(options.timeout);
+  // Counted first: a run that fails to connect is one on every rank.
   const std::string prefix = "trainsys/" + std::to_string(world_.restarts) +
                              "/" + std::to_string(runs_++);
+  Connect(options.timeout);
   if (world_.rank >= options.ranks) return {};
   const auto store = store_->WithPrefix(prefix);
+  bool has_begun = false;
+  const RankFunction begin = [&](Communicator& comm) {
+    has_begun = true;
+    fn(comm);
+  };
   try {
     return RunAsRank(store,
                      {world_.rank, options.ranks, options.timeout, options_},
-                     options.record_capacity, fn);
+                     options.record_capacity, begin);
   } catch (const InvalidArgument&) {
-    throw;
-  } catch (const std::exception& e) {
-    const auto error = std::current_exception();
-    const bool serves_store = world_.rank == 0 && !world_.has_agent_store;
-    if (serves_store) Verdict::AwaitReaders(*store, options.ranks);
-    const int rank = CauseOf(world_.rank, error).rank;
-    throw RankFailed(rank, WithoutName(rank, e.what()), error);
+    if (!has_begun) throw;  // the ranks' settings differ
+    Fail(*store, options.ranks);
+  } catch (...) {
+    Fail(*store, options.ranks);
   }
+}
+
+void ProcessRunner::Fail(Store& store, int ranks) const {
+  const auto error = std::current_exception();
+  const FailureCause cause = CauseOf(world_.rank, error);
+  if (serves_store_) Verdict::AwaitReaders(store, ranks);
+  throw RankFailed(cause.rank, WithoutName(cause.rank, cause.what), error);
 }
 
 std::vector<Recorder> GlooThreadRunner::Run(const RunRanksOptions& options,

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "collectives/c10d/options.h"
@@ -12,11 +13,17 @@
 namespace collectives {
 
 // Each Run makes a group of the first options.ranks processes of the world, so
-// a failed group does not spoil the next. Threads: one at a time.
+// a failed group does not spoil the next. One for each process: two would meet
+// under the same keys. Threads: one at a time.
 class ProcessRunner final : public RankRunner {
  public:
-  ProcessRunner(World world, C10dOptions options)
-      : world_(std::move(world)), options_(std::move(options)) {}
+  // `store`: instead of the one at the world's address; new for each start of
+  // the program.
+  ProcessRunner(World world, C10dOptions options,
+                std::shared_ptr<Store> store = nullptr)
+      : world_(std::move(world)),
+        options_(std::move(options)),
+        store_(std::move(store)) {}
 
   // Errors as RankRunner's; InvalidArgument for more ranks than the world has;
   // TimeoutError or Error when the ranks cannot be connected.
@@ -26,10 +33,13 @@ class ProcessRunner final : public RankRunner {
 
  private:
   void Connect(std::chrono::nanoseconds timeout);
+  // Throws what is being handled as RankFailed.
+  [[noreturn]] void Fail(Store& store, int ranks) const;
 
   const World world_;
   C10dOptions options_;
   std::shared_ptr<Store> store_;  // connected by the first Run
+  bool serves_store_ = false;
   int runs_ = 0;
 };
 

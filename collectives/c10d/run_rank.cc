@@ -44,7 +44,8 @@ std::vector<Recorder> RunAsRank(const std::shared_ptr<Store>& store,
   group->Leave();
   group->ThrowIfFailed();
   try {
-    return GatherRecords(group->mesh(), state->recorder(), settings.timeout);
+    return GatherRecords(group->mesh(), state->recorder(),
+                         group->leaving_timeout());
   } catch (const LinkError& e) {
     group->Explain(e, {"", 0, "gathering records"});
     group->ThrowIfFailed();

@@ -2,7 +2,6 @@
 
 #include <torch/version.h>
 
-#include <algorithm>
 #include <future>
 #include <thread>
 #include <torch/csrc/distributed/c10d/FileStore.hpp>
@@ -11,23 +10,13 @@
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 #include <utility>
 
+#include "collectives/c10d/libtorch_text.h"
 #include "collectives/c10d/store_holder.h"
 #include "collectives/c10d/store_server.h"
 #include "collectives/errors.h"
 
 namespace collectives {
 namespace {
-
-std::chrono::milliseconds AsMilliseconds(std::chrono::nanoseconds time) {
-  constexpr std::chrono::nanoseconds kLongest = std::chrono::hours(24 * 365);
-  return std::max(std::chrono::milliseconds(1),
-                  std::chrono::duration_cast<std::chrono::milliseconds>(
-                      std::min(time, kLongest)));
-}
-
-std::string FirstLine(const std::string& text) {
-  return text.substr(0, text.find('\n'));
-}
 
 // libtorch's errors become ours, in one line.
 template <typename Fn>
@@ -94,10 +83,11 @@ std::shared_ptr<Store> Store::Connect(const World& world,
 }
 
 std::shared_ptr<Store> Store::InFile(const std::string& path, int ranks) {
-  return std::shared_ptr<Store>(
-      new Store(std::make_unique<Holder>(
-                    Holder{c10::make_intrusive<c10d::FileStore>(path, ranks)}),
-                "the file " + path));
+  auto store = c10::make_intrusive<c10d::FileStore>(path, ranks);
+  // Its check() waits until somebody has set something.
+  store->add("opened", 1);
+  return std::shared_ptr<Store>(new Store(
+      std::make_unique<Holder>(Holder{std::move(store)}), "the file " + path));
 }
 
 std::shared_ptr<Store> Store::InProcess() {

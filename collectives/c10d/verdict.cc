@@ -112,15 +112,17 @@ Failure Inquest::Judge() const {
     if (silent.empty()) silent.push_back(is_named ? error.peer() : rank);
     return Publish(*store, TimeoutOf(timeout, silent, ranks));
   }
-  const int suspect = is_named || silent.empty() ? error.peer() : silent[0];
-  return Publish(*store, OfLost(suspect));
+  if (is_named) return Publish(*store, OfLost(error.peer()));
+  if (!silent.empty()) return Publish(*store, OfLost(silent[0]));
+  return Publish(*store,
+                 {Failure::Kind::kPeer, rank, false,
+                  "rank " + std::to_string(rank) + ": " + LossText(error)});
 }
 
 Failure Inquest::OfLost(int peer) const {
   const auto of_peer = [peer](const std::string& what) {
     return Failure{Failure::Kind::kPeer, peer, false, what};
   };
-  if (peer == LinkError::kSomePeer) return of_peer(LossText(error));
   const std::optional<std::string> last_word = store->TryGet(NoteKey(peer));
   if (!last_word) {
     return of_peer("rank " + std::to_string(peer) +
@@ -137,19 +139,21 @@ Failure Inquest::OfLost(int peer) const {
                : of_peer(LossText(error) + "; it was at " + *last_word);
 }
 
-// A store's own failure is a verdict too. `fn` may outlive this call.
+// A store's own failure is a verdict too, and names `suspect`. `fn` may outlive
+// this call.
 Failure WithPatience(const std::shared_ptr<Store>& store,
-                     const std::string& lost, std::function<Failure()> fn) {
+                     const std::string& lost, int suspect,
+                     std::function<Failure()> fn) {
   const auto result = std::make_shared<std::optional<Failure>>();
   std::string why = "its store does not answer";
   try {
     if (RunWithDeadline(kStorePatience, [=] { *result = fn(); })) {
       return **result;
     }
-  } catch (const Error& e) {
+  } catch (const std::exception& e) {
     why = e.what();
   }
-  return {Failure::Kind::kPeer, 0, false,
+  return {Failure::Kind::kPeer, suspect, false,
           lost + "; " + why + ", so " + store->host() +
               ", which serves the store, is probably what failed"};
 }
@@ -161,7 +165,7 @@ Failure Verdict::Announce(const FailureCause& cause) {
       "rank " + std::to_string(cause.rank) + " failed: " + cause.what;
   const Failure failure{Failure::Kind::kPeer, cause.rank, false, what};
   WithPatience(
-      store_, what,
+      store_, what, rank_,
       [store = store_, failure, key = NoteKey(rank_), told = ToldKey(rank_)] {
         store->Set(key, failure.what);
         Publish(*store, failure);
@@ -174,10 +178,11 @@ Failure Verdict::Announce(const FailureCause& cause) {
 Failure Verdict::Withdraw() {
   const std::string what = WithdrawalText(rank_);
   const Failure failure{Failure::Kind::kPeer, rank_, true, what};
-  WithPatience(store_, what, [store = store_, failure, key = NoteKey(rank_)] {
-    store->Set(key, failure.what);
-    return failure;
-  });
+  WithPatience(store_, what, rank_,
+               [store = store_, failure, key = NoteKey(rank_)] {
+                 store->Set(key, failure.what);
+                 return failure;
+               });
   return failure;
 }
 
@@ -186,7 +191,9 @@ Failure Verdict::Find(const LinkError& error, const Standing& standing) {
                            std::to_string(standing.sequence) + " " +
                            standing.call;
   const Inquest inquest{store_, rank_, ranks_, timeout_, error, note};
-  return WithPatience(store_, LossText(error),
+  const int suspect =
+      error.peer() == LinkError::kSomePeer ? rank_ : error.peer();
+  return WithPatience(store_, LossText(error), suspect,
                       [inquest] { return inquest.Hold(); });
 }
 

@@ -41,7 +41,8 @@ class Continuations {
 
   // The collectives whose continuations hold up those of this one; none if it
   // has none.
-  std::vector<std::shared_ptr<Pending>> Before(const void* channel, uint64_t sequence) const;
+  std::vector<std::shared_ptr<Pending>> Before(const void* channel,
+                                               uint64_t sequence) const;
 
  private:
   std::deque<Continuation> items_;  // of one channel: in order of sequence

@@ -25,7 +25,8 @@ std::string What(const std::exception_ptr& error) {
 // Follows "rank r failed" to r's own exception, as far as there is one. A rank
 // that caught its exception or just left has none: then the first that has.
 int FirstFailure(int rank, const std::vector<std::exception_ptr>& errors) {
-  if (!errors[static_cast<size_t>(rank)]) {
+  const bool is_known = rank >= 0 && rank < static_cast<int>(errors.size());
+  if (!is_known || !errors[static_cast<size_t>(rank)]) {
     const auto first = std::find_if(errors.begin(), errors.end(),
                                     [](const auto& e) { return e != nullptr; });
     rank = static_cast<int>(first - errors.begin());

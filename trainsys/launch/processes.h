@@ -15,7 +15,7 @@ struct ProcessesOptions {
   std::vector<std::string> command;  // argv; the first is the program's path
   // How long the others may take to end by themselves once a rank has failed,
   // and then again after SIGTERM.
-  std::chrono::milliseconds grace{3000};
+  std::chrono::milliseconds grace{7000};
 };
 
 // Runs the command once for each rank, and forwards what they print.

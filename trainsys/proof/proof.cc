@@ -51,14 +51,14 @@ std::optional<Proof> Prove(collectives::RankRunner& runner,
     RunJob(runner, in_f64, data);
     return std::nullopt;
   }
-  // Two at a time: each is one thread.
+  // Beside the ranks, which start at once: those elsewhere wait for them.
   auto whole = std::async(std::launch::async, [&] {
     return std::pair(ReferenceB(options, data), ReferenceB(in_f64, data));
   });
   Proof proof;
   proof.steps = options.snapshot_steps;
-  proof.has_equal_bits = EqualBits(snapshot, ReferenceA(options, data));
   const Parameters ranks_in_f64 = RunJob(runner, in_f64, data).snapshot;
+  proof.has_equal_bits = EqualBits(snapshot, ReferenceA(options, data));
   const auto [whole_f32, whole_f64] = whole.get();
   proof.f32_difference = MaxDifference(snapshot, whole_f32);
   proof.f64_difference = MaxDifference(ranks_in_f64, whole_f64);
