@@ -31,8 +31,7 @@ struct Proof {
 // `snapshot`: the job's parameters after options.snapshot_steps steps, where
 // rank 0 runs.
 // Where ranks are processes, every process takes part: the job's first steps
-// run on them again, in f64. Result: nothing where rank 0 does not run; there
-// the call also waits for the references, which are computed where it does.
+// run on them again, in f64. Result: nothing where rank 0 does not run.
 // Blocks: for about as long as snapshot_steps steps of the job take, five
 // times over. Memory: see ProofMemoryBytes.
 std::optional<Proof> Prove(collectives::RankRunner& runner,
