@@ -1,11 +1,11 @@
 // What one rank has, over all its channels, whatever the backend.
 #pragma once
 
-#include <atomic>
 #include <cstddef>
 
 #include "collectives/rank/continuations.h"
 #include "collectives/record/recorder.h"
+#include "collectives/sync/claim.h"
 
 namespace collectives {
 
@@ -32,18 +32,11 @@ class RankState {
 
   Recorder recorder_;
   Continuations continuations_;
-  // Written and read by the rank's thread. Atomic because a second caller may
-  // look before it is refused.
-  std::atomic<bool> is_running_continuations_{false};
-  std::atomic<bool> is_busy_{false};  // written and read by CallerGuard
+  Claim runner_;  // of who runs the continuations
+  Claim caller_;  // of who is in a call: CallerGuard
 };
 
 // Refuses a second caller of one rank. Errors: InvalidArgument.
-//
-//   this caller                the next one
-//   -----------                ------------
-//   uses the state
-//   ~CallerGuard     (O) --->  CallerGuard          (N)
 class CallerGuard {
  public:
   explicit CallerGuard(RankState& state);

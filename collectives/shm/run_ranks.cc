@@ -16,8 +16,8 @@ std::vector<Recorder> RunRanks(const RunRanksOptions& options,
   const auto ranks = static_cast<size_t>(options.ranks);
   const auto group = std::make_shared<ShmGroup>(options.ranks, options.timeout);
   // The round before the first, once for each rank, which takes it.
-  std::vector<RoundRef> heads(
-      ranks, RoundRef(new Round(options.ranks, ~uint64_t{0})));
+  std::vector<RoundRef> heads(ranks,
+                              RoundRef(new Round(options.ranks, ~uint64_t{0})));
   std::vector<std::shared_ptr<RankState>> states;
   for (int r = 0; r < options.ranks; ++r) {
     states.push_back(std::make_shared<RankState>(r, options.record_capacity));

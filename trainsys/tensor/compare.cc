@@ -25,10 +25,11 @@ double MaxDifference(const std::vector<at::Tensor>& a,
   for (size_t i = 0; i < a.size(); ++i) {
     if (a[i].sizes() != b[i].sizes()) return kInfinity;
     if (a[i].numel() == 0) continue;
-    const double difference = (a[i].cpu().to(at::kDouble) - b[i].cpu().to(at::kDouble))
-                                  .abs()
-                                  .max()
-                                  .item<double>();
+    const double difference =
+        (a[i].cpu().to(at::kDouble) - b[i].cpu().to(at::kDouble))
+            .abs()
+            .max()
+            .item<double>();
     if (std::isnan(difference)) return kInfinity;
     largest = std::max(largest, difference);
   }
