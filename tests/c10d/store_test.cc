@@ -145,7 +145,11 @@ TEST(NetworkStoreTest, NamesItsHostInOneLineWhenThatIsGone) {
   for (int turn = 0; turn < 100; ++turn) store->TryGet("key");
   server.reset();
   EXPECT_THAT(
-      ErrorOf([&] { store->Set("key", "value"); }),
+      ErrorOf([&] {
+        // Newer libtorch does not wait for an answer to this one.
+        store->Set("key", "value");
+        store->TryGet("key");
+      }),
       AllOf(HasSubstr("the store of " + store->host()), Not(HasSubstr("\n"))));
   EXPECT_THAT(ErrorOf([&] { store->TryGet("key"); }),
               HasSubstr("the store of " + store->host()));
