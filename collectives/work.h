@@ -38,7 +38,8 @@ class Work {
   // Blocks until the collective is done, helping to move data meanwhile. May
   // be called again.
   // Errors: MismatchError, TimeoutError, PeerFailed; again on each call. After
-  // one of them the buffers are as they were before the call.
+  // one of them the buffers are as they were before the call, unless a peer's
+  // process died while its data moved.
   void Wait() {
     if (state_) state_->Wait();
   }

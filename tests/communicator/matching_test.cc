@@ -129,6 +129,17 @@ TEST(MismatchTest, ShowsTheFactsOfThreeDifferentRanks) {
   });
 }
 
+TEST(MismatchTest, SaysWhichTenCallsWentBefore) {
+  RunRanksHere({.ranks = 2}, [](Communicator& comm) {
+    for (int i = 0; i < 12; ++i) comm.Barrier("b" + std::to_string(i));
+    const std::string error = ErrorOf<MismatchError>(
+        [&] { comm.Barrier(comm.rank() == 0 ? "x" : "y"); });
+    EXPECT_THAT(error, AllOf(HasSubstr("before it: #2 barrier"),
+                             HasSubstr("#11 barrier"), HasSubstr("'b11'"),
+                             testing::Not(HasSubstr("'b1'"))));
+  });
+}
+
 TEST(MismatchTest, AnAsynchronousCallFailsInItsWaitAgainAndAgain) {
   const auto recorders = RunRanksHere({.ranks = 2}, [](Communicator& comm) {
     Work work = comm.StartBarrier(comm.rank() == 0 ? "a" : "b");
