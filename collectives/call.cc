@@ -148,7 +148,8 @@ std::string Describe(const Call& call) {
   if (call.operation == Operation::kBroadcast) {
     text += " from rank " + std::to_string(call.root);
   }
-  return text + " '" + call.label + "'";
+  text += " '" + call.label + "'";
+  return call.is_recomputed ? text + " (recomputed)" : text;
 }
 
 std::string Differences(const Call& a, const Call& b) {
@@ -163,6 +164,7 @@ std::string Differences(const Call& a, const Call& b) {
   differ(a.counts != b.counts, "counts");
   differ(a.root != b.root, "root");
   differ(a.label != b.label, "label");
+  differ(a.is_recomputed != b.is_recomputed, "recomputation");
   return text;
 }
 

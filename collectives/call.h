@@ -25,6 +25,8 @@ struct Call {
   std::string label;
   // False promises that the caller waits at once; not compared with the peers.
   bool is_async = false;
+  // Made again by a segment that runs a second time for backward.
+  bool is_recomputed = false;
 
   // All-reduce and broadcast work in place: input == output.
   const void* input = nullptr;
@@ -49,7 +51,7 @@ int64_t SumOf(const std::vector<int64_t>& counts);
 // Elements before rank `rank`'s part.
 int64_t OffsetOf(const Call& call, int rank);
 
-// "all-reduce average f32 x 1024 'bucket 3'"
+// "all-reduce average f32 x 1024 'bucket 3'", " (recomputed)" where it is
 std::string Describe(const Call& call);
 
 // Which facts differ, as words: "elements, label". Empty: the calls match.

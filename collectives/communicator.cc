@@ -3,17 +3,24 @@
 #include <utility>
 
 #include "collectives/errors.h"
+#include "collectives/recomputing.h"
 
 namespace collectives {
 namespace {
 
-Call AllReduceCall(Buffer data, ReduceOp op, std::string_view label) {
+Call NewCall(Operation operation, std::string_view label) {
   Call call;
-  call.operation = Operation::kAllReduce;
+  call.operation = operation;
+  call.label = label;
+  call.is_recomputed = IsRecomputing();
+  return call;
+}
+
+Call AllReduceCall(Buffer data, ReduceOp op, std::string_view label) {
+  Call call = NewCall(Operation::kAllReduce, label);
   call.reduce_op = op;
   call.dtype = data.dtype;
   call.elems = data.elems;
-  call.label = label;
   call.input = data.data;
   call.output = data.data;
   call.device = data.device;
@@ -23,12 +30,10 @@ Call AllReduceCall(Buffer data, ReduceOp op, std::string_view label) {
 // Reduce-scatter or all-gather.
 Call PartsCall(Operation operation, ConstBuffer input, Buffer output,
                const std::vector<int64_t>& counts, std::string_view label) {
-  Call call;
-  call.operation = operation;
+  Call call = NewCall(operation, label);
   call.dtype = input.dtype;
   call.elems = SumOf(counts);
   call.counts = counts;
-  call.label = label;
   call.input = input.data;
   call.output = output.data;
   call.device = output.device;
@@ -82,22 +87,13 @@ Call AllGatherCall(int rank, ConstBuffer input, Buffer output,
 }
 
 Call BroadcastCall(Buffer data, int root, std::string_view label) {
-  Call call;
-  call.operation = Operation::kBroadcast;
+  Call call = NewCall(Operation::kBroadcast, label);
   call.dtype = data.dtype;
   call.elems = data.elems;
   call.root = root;
-  call.label = label;
   call.input = data.data;
   call.output = data.data;
   call.device = data.device;
-  return call;
-}
-
-Call BarrierCall(std::string_view label) {
-  Call call;
-  call.operation = Operation::kBarrier;
-  call.label = label;
   return call;
 }
 
@@ -148,11 +144,11 @@ Work Communicator::StartBroadcast(Buffer data, int root,
 }
 
 void Communicator::Barrier(std::string_view label) {
-  Post(BarrierCall(label)).Wait();
+  Post(NewCall(Operation::kBarrier, label)).Wait();
 }
 
 Work Communicator::StartBarrier(std::string_view label) {
-  return Post(Asynchronous(BarrierCall(label)));
+  return Post(Asynchronous(NewCall(Operation::kBarrier, label)));
 }
 
 }  // namespace collectives

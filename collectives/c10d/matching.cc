@@ -57,8 +57,10 @@ void CopyBytes(void* to, const void* from, int64_t bytes) {
 std::vector<std::byte> Encode(const Call& call) {
   std::vector<int64_t> facts = {static_cast<int64_t>(call.operation),
                                 static_cast<int64_t>(call.reduce_op),
-                                static_cast<int64_t>(call.dtype), call.elems,
-                                call.root};
+                                static_cast<int64_t>(call.dtype),
+                                call.elems,
+                                call.root,
+                                call.is_recomputed ? 1 : 0};
   facts.push_back(static_cast<int64_t>(call.counts.size()));
   facts.insert(facts.end(), call.counts.begin(), call.counts.end());
   const auto as_bytes = std::as_bytes(std::span(facts));
@@ -69,17 +71,18 @@ std::vector<std::byte> Encode(const Call& call) {
 }
 
 Call Decode(const std::vector<std::byte>& bytes) {
-  constexpr size_t kFixed = 6;  // facts before the counts
+  constexpr size_t kFixed = 7;  // facts before the counts
   const size_t most = bytes.size() / sizeof(int64_t);
   std::vector<int64_t> facts(most);
   CopyBytes(facts.data(), bytes.data(),
             static_cast<int64_t>(most * sizeof(int64_t)));
   const bool is_sound =
-      most >= kFixed && facts[5] >= 0 &&
-      facts[5] <= static_cast<int64_t>(most - kFixed) && facts[0] >= 0 &&
+      most >= kFixed && facts[6] >= 0 &&
+      facts[6] <= static_cast<int64_t>(most - kFixed) && facts[0] >= 0 &&
       facts[0] <= static_cast<int64_t>(Operation::kDuplicate) &&
       facts[1] >= 0 && facts[1] <= static_cast<int64_t>(ReduceOp::kMax) &&
-      facts[2] >= 0 && facts[2] <= static_cast<int64_t>(DType::kU8);
+      facts[2] >= 0 && facts[2] <= static_cast<int64_t>(DType::kU8) &&
+      facts[5] >= 0 && facts[5] <= 1;
   if (!is_sound) throw Error("a peer's facts of its call cannot be read");
   Call call;
   call.operation = static_cast<Operation>(facts[0]);
@@ -87,8 +90,9 @@ Call Decode(const std::vector<std::byte>& bytes) {
   call.dtype = static_cast<DType>(facts[2]);
   call.elems = facts[3];
   call.root = static_cast<int>(facts[4]);
+  call.is_recomputed = facts[5] == 1;
   const auto counts = facts.begin() + kFixed;
-  call.counts.assign(counts, counts + facts[5]);
+  call.counts.assign(counts, counts + facts[6]);
   const size_t label = (kFixed + call.counts.size()) * sizeof(int64_t);
   call.label.assign(reinterpret_cast<const char*>(bytes.data()) + label,
                     bytes.size() - label);

@@ -22,6 +22,7 @@ Record PostedRecord(const Call& call, const Position& position, int ranks) {
   record.sent_bytes = SentBytes(call, ranks);
   record.label = call.label;
   record.is_async = call.is_async;
+  record.is_recomputed = call.is_recomputed;
   record.posted_ns = NowNs();
   return record;
 }

@@ -14,7 +14,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr int64_t kVersion = 1;
+constexpr int64_t kVersion = 2;
 constexpr int64_t kMinInt64 = std::numeric_limits<int64_t>::min();
 constexpr int64_t kMaxInt64 = std::numeric_limits<int64_t>::max();
 
@@ -158,6 +158,7 @@ void VisitRecord(Archive& archive, SomeRecord& record) {
   archive.Number(record.sent_bytes, kCount);
   archive.Text(record.label);
   archive.Number(record.is_async, UpTo(true));
+  archive.Number(record.is_recomputed, UpTo(true));
   archive.Number(record.state, UpTo(RecordState::kFailed));
   archive.Number(record.posted_ns, kAnyTime);
   archive.Number(record.matched_ns, kAnyTime);

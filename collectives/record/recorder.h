@@ -29,6 +29,7 @@ struct Record {
   int64_t sent_bytes = 0;  // by rule: what a network would carry (SentBytes)
   std::string label;
   bool is_async = false;
+  bool is_recomputed = false;
   RecordState state = RecordState::kPosted;
 
   int64_t posted_ns = 0;

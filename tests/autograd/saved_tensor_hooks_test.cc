@@ -11,8 +11,6 @@
 #include <thread>
 #include <vector>
 
-#include "trainsys/autograd/recomputing.h"
-
 namespace trainsys {
 namespace {
 
@@ -112,19 +110,6 @@ TEST(SavedTensorHookScopeTest, ThreadsDoNotSeeEachOthersScopes) {
   for (int i = 0; i < kThreads; ++i) {
     EXPECT_EQ(logs[i].size(), i % 2 == 0 ? 100u : 0u) << "thread " << i;
   }
-}
-
-TEST(RecomputingScopeTest, NestsAndBelongsToItsThread) {
-  EXPECT_FALSE(IsRecomputing());
-  {
-    const RecomputingScope outer;
-    { const RecomputingScope inner; }
-    EXPECT_TRUE(IsRecomputing());
-    bool elsewhere = true;
-    std::thread([&] { elsewhere = IsRecomputing(); }).join();
-    EXPECT_FALSE(elsewhere);
-  }
-  EXPECT_FALSE(IsRecomputing());
 }
 
 }  // namespace

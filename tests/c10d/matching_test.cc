@@ -49,6 +49,7 @@ TEST(EncodeTest, EveryFactComesBack) {
             std::string("a\0b", 3), std::string(10'000, 'y')}) {
         Call call = MakeCall(operation, elems);
         call.label = label;
+        call.is_recomputed = elems == 5;
         const Call back = Decode(Encode(call));
         EXPECT_EQ(Differences(call, back), "");
         EXPECT_EQ(back.counts, call.counts);
@@ -73,6 +74,7 @@ TEST(EncodeTest, CallsThatDifferHaveOtherBytes) {
   EXPECT_TRUE(differs([](Call& c) { c.counts = {5}; }));
   EXPECT_TRUE(differs([](Call& c) { c.root = 0; }));
   EXPECT_TRUE(differs([](Call& c) { c.label = "bucket 4"; }));
+  EXPECT_TRUE(differs([](Call& c) { c.is_recomputed = true; }));
   EXPECT_FALSE(differs([](Call& c) { c.is_async = true; }));
 }
 
@@ -82,8 +84,8 @@ TEST(DecodeTest, BytesThatAreCutShortOrOutOfRangeAreAnError) {
   for (size_t size = 0; size < bytes.size() - label; ++size) {
     EXPECT_THROW(Decode({bytes.begin(), bytes.begin() + size}), Error) << size;
   }
-  // Operation, reduce op and dtype, and the number of counts.
-  for (size_t fact : {0, 1, 2, 5}) {
+  // Operation, reduce op, dtype, recomputed or not, and the number of counts.
+  for (size_t fact : {0, 1, 2, 5, 6}) {
     for (int64_t value :
          {int64_t{-1}, int64_t{100}, std::numeric_limits<int64_t>::max(),
           std::numeric_limits<int64_t>::min()}) {

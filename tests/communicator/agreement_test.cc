@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "collectives/errors.h"
+#include "collectives/recomputing.h"
 #include "tests/backend/backend.h"
 
 namespace collectives {
@@ -32,6 +33,29 @@ std::string ErrorOf(const std::function<void()>& fn) {
     return e.what();
   }
   return "";
+}
+
+TEST(RecomputedCallsTest, AreRecordedAsSuchAndMatchOnlyEachOther) {
+  const auto recorders = RunRanksHere({.ranks = 2}, [](Communicator& comm) {
+    comm.Barrier("x");
+    {
+      const RecomputingScope recomputing;
+      comm.Barrier("x");
+    }
+    const auto again = [&] { comm.Barrier("x"); };
+    EXPECT_THAT(ErrorOf<MismatchError>([&] {
+                  if (comm.rank() == 0) return again();
+                  const RecomputingScope recomputing;
+                  again();
+                }),
+                AllOf(HasSubstr("differ in recomputation: "),
+                      HasSubstr("[rank 0: barrier 'x']"),
+                      HasSubstr("[rank 1: barrier 'x' (recomputed)]")));
+  });
+  for (const Recorder& recorder : recorders) {
+    EXPECT_FALSE(recorder.Records()[0].is_recomputed);
+    EXPECT_TRUE(recorder.Records()[1].is_recomputed);
+  }
 }
 
 TEST(MismatchTextTest, NamesOnlyTheFactThatDiffersThoughTheBytesAreTheSame) {

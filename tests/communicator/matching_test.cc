@@ -54,6 +54,8 @@ std::vector<Difference> Differences() {
        [](Call& c) { std::swap(c.counts.front(), c.counts.back()); }},
       {"root", Operation::kBroadcast, [](Call& c) { c.root = 1; }},
       {"label", Operation::kBarrier, [](Call& c) { c.label = "other"; }},
+      {"recomputation", Operation::kAllReduce,
+       [](Call& c) { c.is_recomputed = true; }},
   };
 }
 

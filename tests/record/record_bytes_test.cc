@@ -26,8 +26,8 @@ using ::testing::ThrowsMessage;
 auto Fields(const Record& r) {
   return std::tie(r.rank, r.channel, r.sequence, r.operation, r.reduce_op,
                   r.dtype, r.elems, r.bytes, r.sent_bytes, r.label, r.is_async,
-                  r.state, r.posted_ns, r.matched_ns, r.done_ns,
-                  r.wait_began_ns, r.wait_ended_ns);
+                  r.is_recomputed, r.state, r.posted_ns, r.matched_ns,
+                  r.done_ns, r.wait_began_ns, r.wait_ended_ns);
 }
 
 auto Fields(const PhaseRecord& p) {
@@ -62,6 +62,7 @@ Record Full(int64_t base) {
   record.sent_bytes = base + 3;
   record.label = "bucket " + std::to_string(base) + " \xff";  // no UTF-8
   record.is_async = true;
+  record.is_recomputed = true;
   record.state = RecordState::kFailed;
   record.posted_ns = base + 4;
   record.matched_ns = -base;
@@ -185,11 +186,11 @@ TEST(RecordBytesTest, AHugeLengthTakesNoMemory) {
 
 TEST(RecordBytesTest, AnotherVersionIsNamed) {
   Bytes bytes = ToBytes(FullRecorder());
-  const auto version = std::find(bytes.begin(), bytes.end(), std::byte{1});
+  const auto version = std::find(bytes.begin(), bytes.end(), std::byte{2});
   ASSERT_LT(version - bytes.begin(), 4);
   *version = std::byte{9};
   EXPECT_THAT([&] { FromBytes(bytes); },
-              ThrowsMessage<Error>(AllOf(HasSubstr("version 9, expected 1"),
+              ThrowsMessage<Error>(AllOf(HasSubstr("version 9, expected 2"),
                                          Not(HasSubstr("\n")))));
 }
 

@@ -58,7 +58,7 @@ uint64_t Train(Communicator& comm, const Visit& visit) {
   const auto run_segment = [&](const auto& fn, const at::Tensor& x) {
     const auto visiting = [fn, &visit_in_step_1](const at::Tensor& t) {
       const at::Tensor y = fn(t);
-      if (IsRecomputing()) visit_in_step_1(Where::kSecondRun);
+      if (collectives::IsRecomputing()) visit_in_step_1(Where::kSecondRun);
       return y;
     };
     return Checkpoint(visiting, x);

@@ -7,9 +7,11 @@
 #include <functional>
 #include <vector>
 
-#include "trainsys/autograd/recomputing.h"  // IsRecomputing: part of this API
+#include "collectives/recomputing.h"  // IsRecomputing: part of this API
 
 namespace trainsys {
+
+using collectives::IsRecomputing;
 
 using CheckpointFunction =
     std::function<std::vector<at::Tensor>(const std::vector<at::Tensor>&)>;

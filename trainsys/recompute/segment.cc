@@ -177,7 +177,7 @@ std::vector<at::Tensor> Segment::DetachedInputs() const {
 void Segment::Recompute(const std::vector<at::Tensor>& inputs) {
   std::vector<SavedVariable> tensors;
   {
-    const RecomputingScope recomputing;
+    const collectives::RecomputingScope recomputing;
     const ReplayedGenerator replayed(generator_, generator_state_);
     const c10::AutoGradMode enable_grad(true);
     Recorder recorder(saved_);

@@ -1,8 +1,9 @@
 // Tells code that runs twice, in forward and again in a recomputed segment,
-// which of the two it is in.
+// which of the two it is in. Here, below all that recomputes, because the
+// collectives of a second run are recorded and matched as such.
 #pragma once
 
-namespace trainsys {
+namespace collectives {
 
 // True while a segment runs again for backward, on the thread that runs it.
 // Code with effects beyond its result (counters, running statistics) asks it.
@@ -18,4 +19,4 @@ class RecomputingScope {
   RecomputingScope& operator=(const RecomputingScope&) = delete;
 };
 
-}  // namespace trainsys
+}  // namespace collectives

@@ -1,6 +1,6 @@
-#include "trainsys/autograd/recomputing.h"
+#include "collectives/recomputing.h"
 
-namespace trainsys {
+namespace collectives {
 namespace {
 
 // Written and read by its own thread only.
@@ -14,4 +14,4 @@ RecomputingScope::RecomputingScope() { ++recomputing_depth; }
 
 RecomputingScope::~RecomputingScope() { --recomputing_depth; }
 
-}  // namespace trainsys
+}  // namespace collectives
