@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "trainsys/autograd/recomputing.h"
+#include "collectives/recomputing.h"
 
 namespace trainsys {
 namespace {
@@ -120,7 +120,7 @@ TEST(SavedBytesScopeTest, ANumberGivesTheSameBitsAsWithoutTheScope) {
 TEST(SavedBytesScopeTest, RecomputedTensorsAreDistinctButNotRaw) {
   const at::Tensor x = Leaf(10);
   const SavedBytesScope saved;
-  const RecomputingScope recomputing;
+  const collectives::RecomputingScope recomputing;
   const at::Tensor y = x.exp();
   EXPECT_EQ(saved.raw_bytes(), 0);
   EXPECT_EQ(saved.distinct_bytes(), 40);

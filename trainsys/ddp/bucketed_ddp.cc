@@ -9,6 +9,7 @@
 #include "collectives/errors.h"
 #include "collectives/record/clock.h"
 #include "trainsys/ddp/same_module.h"
+#include "trainsys/memory/ledger.h"
 #include "trainsys/tensor/tensor_memory.h"
 
 namespace trainsys {
@@ -17,10 +18,24 @@ using collectives::Communicator;
 using collectives::Error;
 using collectives::ReduceOp;
 
+namespace {
+
+void AttributeMemory(const torch::nn::Module& module) {
+  for (const at::Tensor& p : module.parameters()) {
+    Attribute(p, MemoryCategory::kParameter);
+  }
+  for (const at::Tensor& b : module.buffers()) {
+    Attribute(b, MemoryCategory::kOther);
+  }
+}
+
+}  // namespace
+
 BucketedDDP::BucketedDDP(torch::nn::Module& module, Communicator& comm,
                          const BucketedDDPOptions& options) {
   comm_ = comm.Duplicate("ddp");
   CheckSameStructure(module, *comm_);
+  AttributeMemory(module);
   std::set<const at::TensorImpl*> seen;  // a tied parameter has several names
   for (const auto& item : module.named_parameters()) {
     if (!item.value().requires_grad()) continue;
@@ -55,12 +70,16 @@ void BucketedDDP::MakeBuckets(int64_t bucket_bytes) {
     flat_.push_back(at::zeros(
         {bucket.layout.elems},
         parameters_[bucket.parameters[0]].options().requires_grad(false)));
+    int64_t padding = bucket.layout.elems;
     for (size_t i = 0; i < bucket.parameters.size(); ++i) {
       const size_t p = bucket.parameters[i];
+      padding -= parameters_[p].numel();
       bucket_of_[p] = b;
       gradients_[p] =
           AliasOf(flat_[b], bucket.layout.offsets[i], parameters_[p].sizes());
     }
+    Attribute(flat_[b], MemoryCategory::kGradient,
+              padding * flat_[b].element_size());
     num_missing_.push_back(bucket.parameters.size());
   }
   is_ready_.resize(parameters_.size());

@@ -9,7 +9,8 @@
 #include <unordered_map>
 #include <utility>
 
-#include "trainsys/autograd/recomputing.h"
+#include "collectives/recomputing.h"
+#include "trainsys/memory/ledger.h"
 
 namespace trainsys {
 namespace {
@@ -33,7 +34,7 @@ class SavedBytesScope::Account {
   // Returns what to give to Remove(); null where nothing is to be removed.
   StorageKey Add(const at::Tensor& t) {
     const std::lock_guard lock(mutex_);
-    if (!IsRecomputing()) raw_bytes_ += t.numel() * t.itemsize();
+    if (!collectives::IsRecomputing()) raw_bytes_ += t.numel() * t.itemsize();
     if (!t.has_storage() || parameters_.count(KeyOf(t)) > 0) return nullptr;
     Entry& entry = live_[KeyOf(t)];
     if (entry.uses++ == 0) Open(entry, t.storage());
@@ -44,6 +45,9 @@ class SavedBytesScope::Account {
     const std::lock_guard lock(mutex_);
     const auto it = live_.find(key);
     if (--it->second.uses > 0) return;
+    if (const auto alive = it->second.storage->lock()) {
+      ReleaseFromBackward(*alive);
+    }
     distinct_bytes_ -= it->second.bytes;
     live_.erase(it);
   }
@@ -68,6 +72,7 @@ class SavedBytesScope::Account {
   void Open(Entry& entry, const c10::Storage& storage) {
     entry.bytes = static_cast<int64_t>(storage.nbytes());
     entry.storage = storage.getWeakStorageImpl();
+    HoldForBackward(*storage.unsafeGetStorageImpl());
     distinct_bytes_ += entry.bytes;
     peak_distinct_bytes_ = std::max(peak_distinct_bytes_, distinct_bytes_);
   }

@@ -12,7 +12,8 @@
 namespace trainsys {
 
 // Counts what the thread's operations save while the scope lives. Scopes nest:
-// the outer one counts what the inner one counts. A tensor that an enclosing
+// the outer one counts what the inner one counts. In a MemoryLedger they are
+// activations for as long as they are kept. A tensor that an enclosing
 // Checkpoint drops is counted here as if it were kept.
 //
 // Units: bytes.

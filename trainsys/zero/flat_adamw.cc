@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "collectives/errors.h"
+#include "trainsys/memory/ledger.h"
 #include "trainsys/tensor/tensor_memory.h"
 #include "trainsys/zero/adamw_on_device.h"
 
@@ -34,7 +35,14 @@ FlatAdamW::FlatAdamW(std::vector<at::Tensor> parameters,
       pieces_(parameters_.PiecesOf(shard())),
       num_steps_(pieces_.size()),
       m_(at::zeros({shard().elems}, parameters_.flat().options())),
-      v_(at::zeros({shard().elems}, parameters_.flat().options())) {}
+      v_(at::zeros({shard().elems}, parameters_.flat().options())) {
+  int64_t padding = shard().elems;
+  for (const FlatParameters::Piece& piece : pieces_) padding -= piece.elems;
+  for (const at::Tensor& state : {m_, v_}) {
+    Attribute(state, MemoryCategory::kOptimizerState,
+              padding * parameters_.elem_bytes());
+  }
+}
 
 void FlatAdamW::ZeroGrad() {
   for (const at::Tensor& p : parameters_.parameters()) {

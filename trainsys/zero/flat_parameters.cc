@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "collectives/errors.h"
+#include "trainsys/memory/ledger.h"
 #include "trainsys/tensor/tensor_memory.h"
 
 namespace trainsys {
@@ -52,6 +53,9 @@ FlatParameters::FlatParameters(std::vector<at::Tensor> parameters)
   layout_ = LayOut(elems, parameters_[0].element_size());
   flat_ =
       at::zeros({layout_.elems}, parameters_[0].options().requires_grad(false));
+  int64_t padding = layout_.elems;
+  for (int64_t n : elems) padding -= n;
+  Attribute(flat_, MemoryCategory::kParameter, padding * elem_bytes());
   const c10::AutoGradMode no_grad(false);
   for (size_t i = 0; i < parameters_.size(); ++i) {
     at::Tensor& p = parameters_[i];
