@@ -43,7 +43,7 @@ Measured Measure(SmallModel& model) {
 }
 
 // Keeps what it must not keep: the parameters, as if they were inputs.
-SegmentRunner KeepingParameters(std::shared_ptr<SmallModel>& model) {
+BlockRunner KeepingParameters(std::shared_ptr<SmallModel>& model) {
   return [&model](const auto& fn, const at::Tensor& x) {
     std::vector<at::Tensor> inputs{x};
     for (const at::Tensor& p : model->parameters()) inputs.push_back(p);

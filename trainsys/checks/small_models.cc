@@ -43,9 +43,9 @@ class Mlp final : public SmallModel {
 // x + block(x) for each of `blocks`.
 class Residual final : public SmallModel {
  public:
-  Residual(SegmentRunner run_segment, std::vector<Sequential> blocks,
+  Residual(BlockRunner run_block, std::vector<Sequential> blocks,
            Sequential first = nullptr, Sequential last = nullptr)
-      : run_segment_(std::move(run_segment)),
+      : run_block_(std::move(run_block)),
         first_(std::move(first)),
         blocks_(std::move(blocks)),
         last_(std::move(last)) {
@@ -59,7 +59,7 @@ class Residual final : public SmallModel {
   at::Tensor Forward(const at::Tensor& x) override {
     at::Tensor h = first_ ? first_->forward(x) : x;
     for (Sequential& block : blocks_) {
-      h = run_segment_(
+      h = run_block_(
           [block](const at::Tensor& t) mutable {
             return t + block->forward(t);
           },
@@ -69,7 +69,7 @@ class Residual final : public SmallModel {
   }
 
  private:
-  SegmentRunner run_segment_;
+  BlockRunner run_block_;
   Sequential first_;
   std::vector<Sequential> blocks_;
   Sequential last_;
@@ -85,11 +85,11 @@ at::Device DeviceNumbered(int device) {
 
 }  // namespace
 
-SegmentRunner Plain() {
+BlockRunner Plain() {
   return [](const auto& fn, const at::Tensor& x) { return fn(x); };
 }
 
-SegmentRunner Checkpointed() {
+BlockRunner Checkpointed() {
   return [](const auto& fn, const at::Tensor& x) { return Checkpoint(fn, x); };
 }
 
@@ -99,7 +99,7 @@ std::shared_ptr<SmallModel> MakeMlp(uint64_t seed) {
 }
 
 std::shared_ptr<SmallModel> MakeResidualModel(uint64_t seed,
-                                              SegmentRunner run_segment) {
+                                              BlockRunner run_block) {
   const RankGeneratorScope scope = SeededWith(seed);
   std::vector<Sequential> blocks;
   Sequential first(Linear(32, 128));
@@ -107,19 +107,19 @@ std::shared_ptr<SmallModel> MakeResidualModel(uint64_t seed,
     blocks.push_back(Sequential(LayerNorm(LayerNormOptions({128})),
                                 Linear(128, 256), GELU(), Linear(256, 128)));
   }
-  return std::make_shared<Residual>(std::move(run_segment), std::move(blocks),
+  return std::make_shared<Residual>(std::move(run_block), std::move(blocks),
                                     std::move(first),
                                     Sequential(Linear(128, 8)));
 }
 
 std::shared_ptr<SmallModel> MakeWideBlocks(uint64_t seed,
-                                           SegmentRunner run_segment) {
+                                           BlockRunner run_block) {
   const RankGeneratorScope scope = SeededWith(seed);
   std::vector<Sequential> blocks;
   for (int i = 0; i < 4; ++i) {
     blocks.push_back(Sequential(Linear(256, 1024), GELU(), Linear(1024, 256)));
   }
-  return std::make_shared<Residual>(std::move(run_segment), std::move(blocks));
+  return std::make_shared<Residual>(std::move(run_block), std::move(blocks));
 }
 
 Samples Samples::Part(int rank, int ranks) const {

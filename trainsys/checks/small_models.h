@@ -18,25 +18,25 @@ class SmallModel : public torch::nn::Module {
 };
 
 // Runs one residual block: returns fn(x), by whatever means.
-using SegmentRunner = std::function<at::Tensor(
+using BlockRunner = std::function<at::Tensor(
     const std::function<at::Tensor(const at::Tensor&)>& fn,
     const at::Tensor& x)>;
 
-SegmentRunner Plain();         // fn(x)
-SegmentRunner Checkpointed();  // Checkpoint(fn, x)
+BlockRunner Plain();         // fn(x)
+BlockRunner Checkpointed();  // Checkpoint(fn, x)
 
 // 32-128-128-128-8 with GELU. Equal seeds give equal parameters.
 std::shared_ptr<SmallModel> MakeMlp(uint64_t seed);
 
 // Linear(32,128), three residual blocks LayerNorm(128)-Linear(128,256)-GELU-
-// Linear(256,128), each through `run_segment`, Linear(128,8).
+// Linear(256,128), each through `run_block`, Linear(128,8).
 std::shared_ptr<SmallModel> MakeResidualModel(uint64_t seed,
-                                              SegmentRunner run_segment);
+                                              BlockRunner run_block);
 
 // Four residual blocks Linear(256,1024)-GELU-Linear(1024,256), each through
-// `run_segment`. Shape: [B, 256] -> [B, 256]
+// `run_block`. Shape: [B, 256] -> [B, 256]
 std::shared_ptr<SmallModel> MakeWideBlocks(uint64_t seed,
-                                           SegmentRunner run_segment);
+                                           BlockRunner run_block);
 
 struct Samples {
   at::Tensor x;  // [B, F]

@@ -7,12 +7,13 @@
 #include <cstddef>
 #include <utility>
 
+#include "trainsys/random/draws.h"
 #include "trainsys/random/splitmix64.h"
 
 // The C++ modules of libtorch pass no generator. The one place where all
 // operations pass is the dispatcher, so a boxed fallback on a mode key fills
-// the empty `Generator?` argument there. The key is named TESTING_ONLY; this
-// file is the only one that knows it.
+// the empty `Generator?` argument there, and tells who draws from what. The key
+// is named TESTING_ONLY; this file is the only one that knows it.
 
 namespace trainsys {
 namespace {
@@ -38,6 +39,7 @@ void FillGenerator(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
         IsOptionalGenerator(arguments[i])) {
       value = thread_generator;
     }
+    if (value.isGenerator()) NoteDraw(value.toGenerator());
   }
   // Only this call skips the key. Excluding it for the call's extent would
   // hide the bernoulli_ inside native_dropout, which has no such argument.

@@ -1,15 +1,18 @@
 #include "trainsys/recompute/checkpoint.h"
 
-#include <c10/core/GradMode.h>
 #include <c10/util/Exception.h>
 #include <torch/csrc/autograd/saved_variable_hooks.h>
 #include <torch/csrc/autograd/variable.h>
 
+#include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <utility>
 
 #include "trainsys/autograd/saved_tensor_hooks.h"
+#include "trainsys/random/draws.h"
 #include "trainsys/recompute/segment.h"
+#include "trainsys/recompute/segment_run.h"
 
 namespace trainsys {
 namespace {
@@ -37,8 +40,8 @@ class DroppingHooks final : public torch::autograd::SavedVariableHooks {
   at::Tensor call_unpack_hook() override {
     TORCH_CHECK(version_.current_version() == saved_version_,
                 "one of the variables needed for gradient computation has been "
-                "modified by an inplace operation: a tensor saved in a "
-                "checkpointed segment is at version ",
+                "modified by an inplace operation: saved tensor ",
+                index_, " of ", NameOf(segment_->options()), " is at version ",
                 version_.current_version(), "; expected version ",
                 saved_version_, " instead");
     return segment_->Get(index_);
@@ -54,22 +57,26 @@ class DroppingHooks final : public torch::autograd::SavedVariableHooks {
 
 }  // namespace
 
-std::vector<at::Tensor> Checkpoint(CheckpointFunction fn,
-                                   const std::vector<at::Tensor>& inputs) {
-  if (!c10::GradMode::is_enabled()) return fn(inputs);
-  const auto segment = std::make_shared<Segment>(std::move(fn), inputs);
-  const SavedTensorHookScope scope(
-      [segment] { return std::make_unique<DroppingHooks>(segment); });
-  return segment->RunForward(inputs);
-}
+struct FirstRun::Scopes {
+  explicit Scopes(std::shared_ptr<Segment> s)
+      : segment(std::move(s)),
+        hooks([this] { return std::make_unique<DroppingHooks>(segment); }),
+        draws(segment->draws()),
+        run(*segment, hooks) {}
 
-at::Tensor Checkpoint(std::function<at::Tensor(const at::Tensor&)> fn,
-                      const at::Tensor& input) {
-  CheckpointFunction wrapped =
-      [fn = std::move(fn)](const std::vector<at::Tensor>& inputs) {
-        return std::vector<at::Tensor>{fn(inputs[0])};
-      };
-  return Checkpoint(std::move(wrapped), std::vector<at::Tensor>{input})[0];
-}
+  ~Scopes() { segment->EndFirstRun(); }
+
+  const std::shared_ptr<Segment> segment;
+  const SavedTensorHookScope hooks;
+  const DrawScope draws;
+  const SegmentRun run;
+};
+
+FirstRun::FirstRun(CheckpointOptions options,
+                   const std::vector<at::Tensor>& inputs, Again again)
+    : scopes_(std::make_unique<Scopes>(std::make_shared<Segment>(
+          std::move(options), inputs, std::move(again)))) {}
+
+FirstRun::~FirstRun() = default;
 
 }  // namespace trainsys

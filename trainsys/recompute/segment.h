@@ -1,34 +1,79 @@
-// The memory of one checkpointed segment: what checkpoint.cc shares between
-// the segment's saved tensors. Not for use elsewhere.
+// The memory of one checkpointed segment, shared by its saved tensors. Not for
+// use outside this folder.
 #pragma once
 
 #include <ATen/core/Generator.h>
 #include <ATen/core/Tensor.h>
 #include <torch/csrc/autograd/saved_variable.h>
 
-#include <cstdint>
+#include <any>
+#include <cstddef>
+#include <memory>
 #include <mutex>
+#include <string>
 #include <vector>
 
+#include "trainsys/memory/ledger.h"
+#include "trainsys/random/draws.h"
 #include "trainsys/recompute/checkpoint.h"
+#include "trainsys/recompute/forward_state.h"
+#include "trainsys/recompute/keep_in_segment.h"
+#include "trainsys/recompute/saved_facts.h"
 
 namespace trainsys {
+
+// A tensor kept as one of the enclosing scopes' saved tensors: theirs to count,
+// to drop in turn, and to check for changes. Detached: its history is the
+// graph's to keep.
+class KeptTensor {
+ public:
+  // Call it where the tensor is to be saved.
+  explicit KeptTensor(const at::Tensor& t);
+
+  // Detached; requires a gradient where the kept one did. In nested segments
+  // this runs the enclosing one again.
+  at::Tensor Fetch() const;
+
+ private:
+  torch::autograd::SavedVariable saved_;
+  bool requires_grad_;
+};
+
+// What KeepInSegment has kept, and how its function left the generators.
+struct KeptResult {
+  ResultParts parts;
+  Draws draws;
+};
 
 // Numbers the tensors that the first run saves and drops them, runs the
 // segment again when the first of them is asked for, and hands them out.
 //
-// Threads: Drop() on the forward's thread inside RunForward(); Get() and
-//   Release() on any thread.
+// Threads: Drop(), Keep() and EndFirstRun() on the first run's thread, within
+//   it; Get() and Release() on any thread.
 class Segment {
  public:
-  // Call it where tensors are still saved by the enclosing scopes: the inputs
-  // are theirs to count, to drop in turn, and to check for changes.
-  Segment(CheckpointFunction fn, const std::vector<at::Tensor>& inputs);
+  struct Saved {
+    SavedFacts facts;
+    bool is_needed = true;
+    torch::autograd::SavedVariable tensor;  // empty until the second run
+  };
 
-  std::vector<at::Tensor> RunForward(const std::vector<at::Tensor>& inputs);
+  // Call it where `inputs` are to be saved.
+  Segment(CheckpointOptions options, const std::vector<at::Tensor>& inputs,
+          FirstRun::Again again);
+
+  const CheckpointOptions& options() const { return options_; }
+
+  // For the first run to note what it draws from.
+  Draws& draws() { return draws_; }
 
   // Takes note of the next saved tensor and returns its number.
   size_t Drop(const at::Tensor& t);
+
+  // Call it where the result's tensors are to be saved.
+  void Keep(const KeptResult& result);
+
+  void EndFirstRun();
 
   // The tensor of that number, from the second run.
   at::Tensor Get(size_t index);
@@ -37,31 +82,38 @@ class Segment {
   void Release(size_t index);
 
  private:
-  class Recorder;
-
-  struct Saved {
-    std::vector<int64_t> sizes;
-    at::ScalarType dtype;
-    bool is_needed = true;
-    torch::autograd::SavedVariable tensor;  // empty until the second run
+  struct Stored {
+    std::any frame;
+    std::vector<KeptTensor> tensors;
+    Draws draws;
+  };
+  struct Fetched {
+    std::vector<at::Tensor> inputs;
+    std::vector<KeptResult> results;
   };
 
-  std::vector<at::Tensor> DetachedInputs() const;
   bool IsRecomputed();
-  void Recompute(const std::vector<at::Tensor>& inputs);
+  Fetched FetchKept() const;
+  void RunAgain(Fetched fetched);
 
-  const CheckpointFunction fn_;
-  const at::Generator generator_;
-  const at::Tensor generator_state_;  // as the first run found it
+  const CheckpointOptions options_;
+  const FirstRun::Again again_;
+  const std::shared_ptr<MemoryAccount> memory_;  // of the first run's thread
+  const at::Generator generator_;                // likewise
+  const ForwardState state_;
 
-  // Written by the constructor only.
-  std::vector<torch::autograd::SavedVariable> inputs_;
-  std::vector<bool> input_requires_grad_;
+  // Written by the first run only.
+  std::vector<KeptTensor> inputs_;
+  std::vector<Stored> results_;
+  Draws draws_;
 
-  std::mutex mutex_;  // guards the rest, once the forward has finished
+  std::mutex mutex_;  // guards the rest, once the first run has ended
   std::vector<Saved> saved_;
-  bool is_forward_done_ = false;
+  bool has_first_run_ended_ = false;
   bool is_recomputed_ = false;
 };
+
+// "Checkpoint 'block 3'", or "Checkpoint" without a label.
+std::string NameOf(const CheckpointOptions& options);
 
 }  // namespace trainsys
