@@ -6,6 +6,8 @@
 #include <torch/optim/adamw.h>
 
 #include <cmath>
+#include <utility>
+#include <vector>
 
 #include "collectives/errors.h"
 #include "tests/model/transformer_reference.h"
@@ -19,9 +21,9 @@ constexpr TransformerConfig kTiny = {
     .vocab = 11, .context = 9, .dim = 12, .layers = 2, .heads = 3, .ffn = 10};
 
 std::shared_ptr<TransformerLM> MakeTiny(at::ScalarType dtype,
-                                        BlockRunner run_block = {}) {
+                                        SegmentRunner run_segment = {}) {
   at::manual_seed(1);
-  auto model = std::make_shared<TransformerLM>(kTiny, std::move(run_block));
+  auto model = std::make_shared<TransformerLM>(kTiny, std::move(run_segment));
   // Weights that are large enough for every term to show in the logits.
   at::NoGradGuard no_grad;
   for (auto& parameter : model->parameters()) {
@@ -110,6 +112,20 @@ TEST(TransformerLMTest, ParametersAreAsManyAsTheFormulaSays) {
   }
 }
 
+TEST(TransformerLMTest, ParametersHaveTheNamesSizesAndOrderOfTheList) {
+  constexpr TransformerConfig kDeep = {
+      .vocab = 7, .context = 3, .dim = 4, .layers = 12, .heads = 2, .ffn = 5};
+  for (const TransformerConfig& config : {TransformerConfig{}, kTiny, kDeep}) {
+    const auto parameters = TransformerLM(config).named_parameters().items();
+    const std::vector<NamedSize> sizes = ParameterSizes(config);
+    ASSERT_EQ(parameters.size(), sizes.size());
+    for (size_t i = 0; i < sizes.size(); ++i) {
+      EXPECT_EQ(parameters[i].key(), sizes[i].name);
+      EXPECT_EQ(parameters[i].value().numel(), sizes[i].elements);
+    }
+  }
+}
+
 TEST(TransformerLMTest, ParametersStandInTheOrderOfUse) {
   const auto names = TransformerLM(kTiny).named_parameters().keys();
   EXPECT_EQ(names.front(), "embedding");
@@ -168,31 +184,47 @@ TEST(TransformerLMTest, GradientsAreThoseOfFiniteDifferences) {
   }
 }
 
-TEST(TransformerLMTest, EveryBlockGoesThroughTheRunner) {
-  std::vector<at::Tensor> inputs;
-  const auto model =
-      MakeTiny(at::kFloat, [&](const BlockFunction& fn, const at::Tensor& x) {
-        inputs.push_back(x);
-        return fn(x);
+TEST(TransformerLMTest, EveryPartGoesThroughTheRunnerOnceAForward) {
+  std::vector<std::pair<ModelPart, int64_t>> runs;
+  std::vector<size_t> num_inputs;
+  const auto model = MakeTiny(
+      at::kFloat, [&](ModelPart part, int64_t block, const SegmentFunction& fn,
+                      const std::vector<at::Tensor>& inputs) {
+        runs.emplace_back(part, block);
+        num_inputs.push_back(inputs.size());
+        return fn(inputs);
       });
   const at::Tensor tokens = RandomTokens(2);
   const at::Tensor logits = model->Forward(tokens);
-  EXPECT_EQ(inputs.size(), 2u);
+  const std::vector<std::pair<ModelPart, int64_t>> expected = {
+      {ModelPart::kBlock, 0},
+      {ModelPart::kAttentionCore, 0},
+      {ModelPart::kBlock, 1},
+      {ModelPart::kAttentionCore, 1}};
+  EXPECT_EQ(runs, expected);
+  EXPECT_EQ(num_inputs, (std::vector<size_t>{1, 3, 1, 3}));
   EXPECT_TRUE(at::equal(logits, MakeTiny(at::kFloat)->Forward(tokens)));
 }
 
-TEST(TransformerLMTest, ARunnerMayKeepTheFunctionLongerThanTheModel) {
-  BlockFunction kept;
-  at::Tensor input, output;
+TEST(TransformerLMTest, ARunnerMayKeepTheFunctionsLongerThanTheModel) {
+  struct Kept {
+    SegmentFunction fn;
+    std::vector<at::Tensor> inputs;
+    at::Tensor output;
+  };
+  std::vector<Kept> all;
   auto model =
-      MakeTiny(at::kFloat, [&](const BlockFunction& fn, const at::Tensor& x) {
-        kept = fn;
-        input = x;
-        return output = fn(x);
+      MakeTiny(at::kFloat, [&](ModelPart, int64_t, const SegmentFunction& fn,
+                               const std::vector<at::Tensor>& inputs) {
+        all.push_back({fn, inputs, fn(inputs)});
+        return all.back().output;
       });
   model->Forward(RandomTokens(1));
   model.reset();
-  EXPECT_TRUE(at::equal(kept(input), output));
+  const std::vector<Kept> before = all;  // a kept block runs its core again
+  for (const Kept& kept : before) {
+    EXPECT_TRUE(at::equal(kept.fn(kept.inputs), kept.output));
+  }
 }
 
 TEST(TransformerLMTest, TrainingOnOneRowLearnsIt) {

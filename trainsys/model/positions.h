@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <vector>
 
 namespace trainsys {
 
@@ -28,6 +29,11 @@ class Positions {
   // Zero where position s may be seen from position t (s <= t), else -inf.
   // Shape: [T, T] of the dtype and the T of `x` [B, T, D]
   at::Tensor CausalMask(const at::Tensor& x) const;
+
+  // The tensors whose storages Rotate() and CausalMask() read.
+  std::vector<at::Tensor> tables() const {
+    return {turns_f32_, turns_f64_, mask_f32_, mask_f64_};
+  }
 
  private:
   at::Tensor turns_f32_, turns_f64_;  // [context, D / 2], complex

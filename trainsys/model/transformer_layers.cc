@@ -11,6 +11,7 @@
 
 #include <cmath>
 #include <utility>
+#include <vector>
 
 namespace trainsys {
 namespace {
@@ -44,6 +45,11 @@ at::Tensor CausalMix(const at::Tensor& q, const at::Tensor& k,
       1);
 }
 
+// Of the weights that write into the residual stream.
+double ResidualStd(const TransformerConfig& config) {
+  return kInitialStd / std::sqrt(2.0 * config.layers);
+}
+
 }  // namespace
 
 at::Tensor NormalWeight(int64_t rows, int64_t columns, double std) {
@@ -66,22 +72,30 @@ at::Tensor Linear::Forward(const at::Tensor& x) const {
   return at::linear(x, weight_);
 }
 
-Attention::Attention(int64_t dim, int64_t heads, double output_std,
-                     std::shared_ptr<const Positions> positions)
-    : heads_(heads),
+Attention::Attention(const TransformerConfig& config,
+                     std::shared_ptr<const Positions> positions, int64_t block,
+                     SegmentRunner run_segment)
+    : heads_(config.heads),
       positions_(std::move(positions)),
-      wq_(register_parameter("wq", NormalWeight(dim, dim))),
-      wk_(register_parameter("wk", NormalWeight(dim, dim))),
-      wv_(register_parameter("wv", NormalWeight(dim, dim))),
-      wo_(register_parameter("wo", NormalWeight(dim, dim, output_std))) {}
+      block_(block),
+      run_segment_(std::move(run_segment)),
+      wq_(register_parameter("wq", NormalWeight(config.dim, config.dim))),
+      wk_(register_parameter("wk", NormalWeight(config.dim, config.dim))),
+      wv_(register_parameter("wv", NormalWeight(config.dim, config.dim))),
+      wo_(register_parameter(
+          "wo", NormalWeight(config.dim, config.dim, ResidualStd(config)))) {}
 
 at::Tensor Attention::Forward(const at::Tensor& x) const {
   const at::Tensor q =  // [B*H, T, K], like k and v
       SplitHeads(positions_->Rotate(at::linear(x, wq_)));
   const at::Tensor k = SplitHeads(positions_->Rotate(at::linear(x, wk_)));
   const at::Tensor v = SplitHeads(at::linear(x, wv_));
+  const at::Tensor mask = positions_->CausalMask(x);  // [T, T]
+  const SegmentFunction mix = [mask](const std::vector<at::Tensor>& qkv) {
+    return CausalMix(qkv[0], qkv[1], qkv[2], mask);
+  };
   const at::Tensor mixed =  // [B*H, T, K]
-      CausalMix(q, k, v, positions_->CausalMask(x));
+      run_segment_(ModelPart::kAttentionCore, block_, mix, {q, k, v});
   return at::linear(JoinHeads(mixed), wo_);
 }
 
@@ -102,10 +116,11 @@ at::Tensor Attention::JoinHeads(const at::Tensor& x) const {
       .reshape({rows, length, heads_ * x.size(2)});
 }
 
-FeedForward::FeedForward(int64_t dim, int64_t hidden, double output_std)
-    : w1_(register_parameter("w1", NormalWeight(hidden, dim))),
-      w3_(register_parameter("w3", NormalWeight(hidden, dim))),
-      w2_(register_parameter("w2", NormalWeight(dim, hidden, output_std))) {}
+FeedForward::FeedForward(const TransformerConfig& config)
+    : w1_(register_parameter("w1", NormalWeight(config.ffn, config.dim))),
+      w3_(register_parameter("w3", NormalWeight(config.ffn, config.dim))),
+      w2_(register_parameter(
+          "w2", NormalWeight(config.dim, config.ffn, ResidualStd(config)))) {}
 
 at::Tensor FeedForward::Forward(const at::Tensor& x) const {
   const at::Tensor gate = at::silu(at::linear(x, w1_));  // [B, T, F]

@@ -7,12 +7,13 @@
 #include <memory>
 
 #include "trainsys/model/positions.h"
+#include "trainsys/model/segment_runner.h"
+#include "trainsys/model/transformer_config.h"
 
 namespace trainsys {
 
 // The layers of TransformerLM, none with a bias.
-// Letters: B rows, T positions, D width, H heads, K = D / H, F hidden width of
-// the feed-forward layer.
+// Letters: those of TransformerConfig, and K = D / H.
 // Threads: one at a time for construction and conversion; Forward any thread.
 // Random numbers: initial weights come from the thread's generator.
 
@@ -41,9 +42,10 @@ class Linear : public torch::nn::Module {
 // Causal multi-head attention with rotary positions.
 class Attention : public torch::nn::Module {
  public:
-  // `output_std`: standard deviation of the output projection at the start.
-  Attention(int64_t dim, int64_t heads, double output_std,
-            std::shared_ptr<const Positions> positions);
+  // `run_segment` runs the core of it (kAttentionCore), as block `block`'s.
+  Attention(const TransformerConfig& config,
+            std::shared_ptr<const Positions> positions, int64_t block,
+            SegmentRunner run_segment);
   at::Tensor Forward(const at::Tensor& x) const;  // [B, T, D] -> [B, T, D]
 
  private:
@@ -52,6 +54,8 @@ class Attention : public torch::nn::Module {
 
   int64_t heads_;
   std::shared_ptr<const Positions> positions_;
+  int64_t block_;
+  SegmentRunner run_segment_;
   at::Tensor wq_, wk_, wv_, wo_;  // [D, D]
 };
 
@@ -59,7 +63,7 @@ class Attention : public torch::nn::Module {
 // Source: Shazeer, "GLU Variants Improve Transformer".
 class FeedForward : public torch::nn::Module {
  public:
-  FeedForward(int64_t dim, int64_t hidden, double output_std);
+  explicit FeedForward(const TransformerConfig& config);
   at::Tensor Forward(const at::Tensor& x) const;  // [B, T, D] -> [B, T, D]
 
  private:

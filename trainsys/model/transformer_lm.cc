@@ -4,7 +4,6 @@
 #include <ATen/ops/embedding.h>
 #include <fmt/format.h>
 
-#include <cmath>
 #include <string>
 #include <utility>
 
@@ -15,26 +14,9 @@ namespace {
 
 using collectives::InvalidArgument;
 
-void CheckAtLeastOne(const char* name, int64_t value) {
-  if (value >= 1) return;
-  throw InvalidArgument(
-      fmt::format("TransformerConfig: {} is {}; give at least 1", name, value));
-}
-
-TransformerConfig Checked(const TransformerConfig& c) {
-  CheckAtLeastOne("vocab", c.vocab);
-  CheckAtLeastOne("context", c.context);
-  CheckAtLeastOne("dim", c.dim);
-  CheckAtLeastOne("layers", c.layers);
-  CheckAtLeastOne("heads", c.heads);
-  CheckAtLeastOne("ffn", c.ffn);
-  if (c.dim % (2 * c.heads) != 0) {
-    throw InvalidArgument(fmt::format(
-        "TransformerConfig: dim {} does not split into {} heads of even "
-        "width; give a dim that is a multiple of {}",
-        c.dim, c.heads, 2 * c.heads));
-  }
-  return c;
+const TransformerConfig& Checked(const TransformerConfig& config) {
+  Validate(config);
+  return config;
 }
 
 void CheckTokens(const char* name, const at::Tensor& tokens,
@@ -60,39 +42,30 @@ void CheckDtype(at::ScalarType dtype) {
       c10::toString(dtype)));
 }
 
-std::shared_ptr<Block> MakeBlock(const TransformerConfig& config,
-                                 std::shared_ptr<const Positions> positions) {
-  const double output_std = kInitialStd / std::sqrt(2.0 * config.layers);
-  return std::make_shared<Block>(
-      std::make_shared<Attention>(config.dim, config.heads, output_std,
-                                  std::move(positions)),
-      std::make_shared<FeedForward>(config.dim, config.ffn, output_std),
-      config.dim);
+SegmentFunction FunctionOf(std::shared_ptr<const Block> block) {
+  return [block = std::move(block)](const std::vector<at::Tensor>& inputs) {
+    return block->Forward(inputs[0]);
+  };
 }
 
-at::Tensor CallBlock(const BlockFunction& fn, const at::Tensor& x) {
-  return fn(x);
+at::Tensor Call(ModelPart, int64_t, const SegmentFunction& fn,
+                const std::vector<at::Tensor>& inputs) {
+  return fn(inputs);
 }
 
 }  // namespace
 
-int64_t ParameterCount(const TransformerConfig& config) {
-  const int64_t dim = config.dim;
-  const int64_t block = 4 * dim * dim + 3 * dim * config.ffn + 2 * dim;
-  return 2 * config.vocab * dim + config.layers * block + dim;
-}
-
 TransformerLM::TransformerLM(const TransformerConfig& config,
-                             BlockRunner run_block)
+                             SegmentRunner run_segment)
     : config_(Checked(config)),
-      run_block_(run_block ? std::move(run_block) : BlockRunner(CallBlock)),
+      run_segment_(run_segment ? std::move(run_segment) : SegmentRunner(Call)),
+      positions_(std::make_shared<const Positions>(config.context, config.heads,
+                                                   config.dim / config.heads)),
       embedding_(register_parameter("embedding",
                                     NormalWeight(config.vocab, config.dim))) {
-  const auto positions = std::make_shared<const Positions>(
-      config.context, config.heads, config.dim / config.heads);
   for (int64_t i = 0; i < config.layers; ++i) {
-    blocks_.push_back(register_module("block" + std::to_string(i),
-                                      MakeBlock(config, positions)));
+    blocks_.push_back(
+        register_module("block" + std::to_string(i), MakeBlock(i)));
   }
   final_norm_ =
       register_module("final_norm", std::make_shared<RmsNorm>(config.dim));
@@ -100,13 +73,21 @@ TransformerLM::TransformerLM(const TransformerConfig& config,
                             std::make_shared<Linear>(config.dim, config.vocab));
 }
 
+std::shared_ptr<Block> TransformerLM::MakeBlock(int64_t index) const {
+  // In this order they draw their weights, which is part of the numbers.
+  auto feed_forward = std::make_shared<FeedForward>(config_);
+  auto attention =
+      std::make_shared<Attention>(config_, positions_, index, run_segment_);
+  return std::make_shared<Block>(std::move(attention), std::move(feed_forward),
+                                 config_.dim);
+}
+
 at::Tensor TransformerLM::Forward(const at::Tensor& tokens) const {
   CheckTokens("tokens", tokens, config_);
   CheckDtype(embedding_.scalar_type());
   at::Tensor x = at::embedding(embedding_, tokens);  // [B, T, D]
-  for (const auto& block : blocks_) {
-    x = run_block_(
-        [block](const at::Tensor& input) { return block->Forward(input); }, x);
+  for (int64_t i = 0; i < config_.layers; ++i) {
+    x = run_segment_(ModelPart::kBlock, i, FunctionOf(blocks_[i]), {x});
   }
   return output_->Forward(final_norm_->Forward(x));  // [B, T, V]
 }

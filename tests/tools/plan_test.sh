@@ -1,0 +1,103 @@
+#!/usr/bin/env bash
+# plan: the answer in the first line; wrong usage is one line and exit code 2;
+# --json is valid; a large model costs little memory to plan.
+set -u
+plan=$PWD/tools/plan
+cd "$TEST_TMPDIR" || exit 1
+failures=0
+
+fail() {
+  echo "FAILED: $*"
+  failures=$((failures + 1))
+}
+
+# refuses WORDS FLAGS...: exit code 2, nothing on stdout, one line with WORDS.
+refuses() {
+  local words=$1 code
+  shift
+  "$plan" "$@" >out 2>err
+  code=$?
+  [ "$code" = 2 ] || fail "exit code $code for $*"
+  [ ! -s out ] || fail "stdout for $*"
+  [ "$(wc -l <err)" = 1 ] || fail "not one line for $*: $(cat err)"
+  grep -qF -- "$words" err || fail "no '$words' for $*: $(cat err)"
+}
+
+# answers FIRST_LINE FLAGS...: exit code 0, nothing on stderr, 80 columns.
+answers() {
+  local first=$1
+  shift
+  "$plan" memory "$@" >out 2>err || fail "exit code $? for $*: $(cat err)"
+  [ ! -s err ] || fail "stderr for $*: $(cat err)"
+  case $(head -n 1 out) in
+    "$first"*) ;;
+    *) fail "'$(head -n 1 out)' for $*, expected $first" ;;
+  esac
+  ! grep -qE '^.{81}' out || fail "wider than 80 columns for $*"
+}
+
+llama="--model llama3-8b --ranks 64 --recompute full --seq 8192 --batch 1"
+answers "fits: llama3-8b needs" $llama --zero 1 --device-gb 80
+grep -q "parameters, all-gather" out || fail "no volume of the parameters"
+grep -q "optimizer state in place of parameters" out ||
+  fail "no volume of the optimizer state"
+answers "does not fit: llama3-8b needs" $llama --zero 0 --device-gb 80
+grep -q "^because of optimizer state" out || fail "no reason"
+grep -q -- "--zero 1 .*fits" out || fail "no remedy"
+answers "does not fit" --model gpt2-xl --precision f32 --optimizer momentum \
+  --partition tensor --attention full --recompute every-2 --bucket-mb 1 \
+  --device-gb 0.5
+
+# A config.json, by itself and by its folder.
+mkdir -p model
+cat >model/config.json <<'END'
+{"model_type": "llama", "vocab_size": 49152, "max_position_embeddings": 8192,
+ "hidden_size": 960, "intermediate_size": 2560, "num_hidden_layers": 32,
+ "num_attention_heads": 15, "num_key_value_heads": 5,
+ "tie_word_embeddings": true}
+END
+answers "fits: model/config.json" --model model/config.json
+grep -q "^361821120 parameters" out || fail "parameters of a config.json"
+answers "fits: model" --model model
+
+# All figures, alone on stdout or in a file.
+"$plan" memory $llama --zero 1 --json - >out 2>err || fail "--json -"
+[ "$(head -c 1 out)" = "{" ] || fail "--json - prints more than JSON"
+"$plan" memory $llama --zero 1 --json plan.json >text || fail "--json FILE"
+cmp -s out plan.json || fail "--json - and --json FILE differ"
+[ "$(tail -n 1 plan.json)" = "}" ] || fail "half a JSON file"
+head -n 1 text | grep -q "^fits" || fail "no text beside --json FILE"
+
+refuses "subcommand"
+refuses "--model" memory
+refuses "is no preset and no file" memory --model missing
+refuses "is no preset and no file" memory --model .
+refuses "zero is 4, expected 0 to 3" memory --model gpt2 --zero 4
+refuses "ranks is 0" memory --model gpt2 --ranks 0
+refuses "--ranks" memory --model gpt2 --ranks many
+refuses "batch is 0" memory --model gpt2 --batch 0
+refuses "--seq" memory --model gpt2 --seq 0
+refuses "expected 1024 at most" memory --model gpt2 --seq 2048
+refuses "device-gb is -1" memory --model gpt2 --device-gb -1
+refuses "device-gb is nan" memory --model gpt2 --device-gb nan
+refuses "bucket-mb is 0" memory --model gpt2 --bucket-mb 0
+refuses "recompute" memory --model gpt2 --recompute half
+refuses "precision is 'f16'" memory --model gpt2 --precision f16
+refuses "optimizer is 'lion'" memory --model gpt2 --optimizer lion
+refuses "partition is 'even'" memory --model gpt2 --partition even
+refuses "attention is 'slow'" memory --model gpt2 --attention slow
+refuses "--nonsense" memory --model gpt2 --nonsense
+refuses "cannot write --json" memory --model gpt2 --json no/such/out.json
+echo '{"model_type": "llama"}' >config.json
+refuses "config.json: 'vocab_size' is missing" memory --model config.json
+
+# 50 MB of address space, libraries included.
+(
+  ulimit -v 50000
+  exec "$plan" memory --model llama3-70b --ranks 1024 --zero 3
+) >out 2>err || fail "more than 50 MB: $(cat err)"
+
+"$plan" --help >out 2>err || fail "--help"
+grep -q Example out || fail "--help shows no example"
+
+[ "$failures" = 0 ]
