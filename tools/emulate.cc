@@ -40,7 +40,7 @@ struct Flags {
   JobOptions job;
   std::optional<int> ranks;
   BackendFlags backend;
-  std::string recompute = "full";
+  std::optional<double> activation_budget_mb;
   std::optional<std::string> data;
   std::string json;
   bool wants_timeline = false;
@@ -58,10 +58,16 @@ void AddFlags(CLI::App& app, Flags& flags) {
       ->capture_default_str();
   app.add_option("--bucket-kb", job.bucket_kb, "KiB a gradient bucket")
       ->capture_default_str();
-  app.add_option("--recompute", flags.recompute,
-                 "which blocks are recomputed in backward")
-      ->check(CLI::IsMember({"none", "full"}))
-      ->capture_default_str();
+  auto* const recompute =
+      app.add_option("--recompute", job.recompute,
+                     "what runs a second time in backward: none, full (each "
+                     "block), every-K (each K-th block), selective (the core "
+                     "of each block's attention)")
+          ->capture_default_str();
+  app.add_option("--activation-budget-mb", flags.activation_budget_mb,
+                 "recompute as little as keeps a rank's activations within "
+                 "that many MB (1e6 bytes)")
+      ->excludes(recompute);
   app.add_option("--zero", job.zero, "ZeRO stage: 0 or 1")
       ->capture_default_str();
   app.add_option("--lr", job.lr, "learning rate")->capture_default_str();
@@ -81,6 +87,26 @@ ByteDataset Load(const Flags& flags) {
                                   kContext);
   }
   return ByteDataset::FromFile(FromCallersFolder(*flags.data), kContext);
+}
+
+// 0 where none is asked for.
+int64_t BudgetBytes(const std::optional<double>& mb) {
+  if (!mb) return 0;
+  if (!(*mb > 0) || *mb > 1e9) {
+    throw collectives::InvalidArgument(
+        fmt::format("--activation-budget-mb is {}, expected a number above 0 "
+                    "and at most 1e9",
+                    *mb));
+  }
+  return std::max(int64_t{1}, static_cast<int64_t>(*mb * 1e6));
+}
+
+// "full"; or, within a budget, what that makes of each block.
+std::string RecomputeText(const Flags& flags, int64_t context) {
+  if (!flags.activation_budget_mb) return flags.job.recompute;
+  return fmt::format("{} (activations within {} MB)",
+                     Describe(PlanOf(flags.job, context)),
+                     *flags.activation_budget_mb);
 }
 
 // Sooner one clear line than the kernel's out-of-memory killer.
@@ -103,8 +129,7 @@ void PrintHeader(const Flags& flags, const Placement& placement,
       "buckets of {} KiB, ZeRO-{}, recompute {}\n"
       "data: {}, {} bytes, seed {}; {}, one thread a rank\n",
       job.ranks, Describe(placement), job.batch, data.context(), job.steps,
-      job.bucket_kb, job.zero,
-      job.recompute == Recompute::kFull ? "full" : "none",
+      job.bucket_kb, job.zero, RecomputeText(flags, data.context()),
       flags.data.value_or("made stories"), data.num_bytes(), job.seed, blas);
   std::fflush(stdout);
 }
@@ -154,11 +179,11 @@ int Emulate(Flags flags, char** argv) {
         "(run_checks has nccl)");
   }
   job.ranks = ChooseRanks(placement, flags.ranks, job.ranks);
-  job.recompute =
-      flags.recompute == "full" ? Recompute::kFull : Recompute::kNone;
+  job.activation_budget_bytes = BudgetBytes(flags.activation_budget_mb);
   job.snapshot_steps = std::min(kProofSteps, job.steps);
   Validate(job);
   const ByteDataset data = Load(flags);
+  PlanOf(job, data.context());  // refused before anything starts
   if (!placement.HasFirstRank()) {
     return TakePart(job, data, *MakeRunner(placement));
   }

@@ -60,7 +60,18 @@ JobResult MadeResult() {
   JobResult result;
   result.losses = {5.5, 4.25, 3.125};
   for (int rank = 0; rank < 2; ++rank) {
-    result.ranks.push_back({4000, 4096, 4001, 0x1234abcd});
+    RankSummary summary;
+    summary.parameter_bytes = 4000;
+    summary.gradient_bytes = 4096;
+    summary.state_bytes = 4001;
+    summary.parameter_hash = 0x1234abcd;
+    summary.memory = BudgetOf(Options(), kContext, rank);
+    summary.peak.split = summary.memory[StepPoint::kAfterForward];
+    summary.peak.split[MemoryCategory::kTemporary] = 777;
+    summary.peak.bytes = summary.peak.split.Total();
+    summary.saved_raw_bytes = 91;
+    summary.saved_distinct_bytes = 82;
+    result.ranks.push_back(summary);
     result.recorders.push_back(MadeRecorder(rank));
   }
   return result;
@@ -126,6 +137,26 @@ TEST(JobReportTest, OneHashStandsForAllRanksOrTheJobHasFailed) {
   EXPECT_FALSE(report.is_in_sync);
   EXPECT_FALSE(HasPassed(report));
   EXPECT_THAT(AsText(Options(), report), HasSubstr("FAIL"));
+}
+
+TEST(JobReportTest, AByteThatTheBudgetDoesNotHaveFailsTheJob) {
+  const std::string text = AsText(Options(), MadeReport());
+  EXPECT_THAT(text, HasSubstr("PASS memory: budget = ledger to the byte, 9 "
+                              "categories, 4 points of the step, 2 ranks\n"));
+  EXPECT_THAT(text, HasSubstr("saved for backward: 91 raw, 82 distinct"));
+  EXPECT_THAT(text, testing::ContainsRegex("temporaries +4 +4 +0 +777\n"));
+  JobResult result = MadeResult();
+  ++result.ranks[1].memory[StepPoint::kAfterBackward][MemoryCategory::kInput];
+  const JobReport report = MakeReport(Options(), kContext, result);
+  EXPECT_FALSE(HasPassed(report));
+  EXPECT_THAT(AsText(Options(), report),
+              HasSubstr("FAIL memory is not as budgeted: rank 1 after "
+                        "backward: inputs take 1, the budget says 0\n"));
+  const json memory =
+      json::parse(AsJson(Options(), report))["ranks"][1]["memory"];
+  EXPECT_FALSE(memory["as_budgeted"]);
+  EXPECT_EQ(memory["ledger_bytes"]["after backward"]["inputs"], 1);
+  EXPECT_EQ(memory["peak_split_bytes"]["temporaries"], 777);
 }
 
 TEST(JobReportTest, EitherPartOfTheProofCanFailTheJob) {

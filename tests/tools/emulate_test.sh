@@ -32,7 +32,12 @@ refuses "--ranks" --ranks four
 refuses "steps is -1" --steps -1
 refuses "batch is 0" --batch 0
 refuses "bucket-kb is 0" --bucket-kb 0
-refuses "--recompute" --recompute half
+refuses "recompute" --recompute half
+refuses "recompute" --recompute every-0
+refuses "activation-budget-mb is 0" --activation-budget-mb 0
+refuses "activation-budget-mb is nan" --activation-budget-mb nan
+refuses "excludes" --activation-budget-mb 20 --recompute full
+refuses "bytes" --activation-budget-mb 1
 refuses "zero is 2" --zero 2
 refuses "lr is nan" --lr nan
 refuses "--seed" --seed -1
@@ -54,7 +59,7 @@ grep -q Example out || fail "--help shows no example"
 hash_of() {
   "$emulate" --ranks 2 --steps 2 --batch 1 --json result.json "$@" >out 2>err ||
     fail "exit code $? for $*: $(cat out err)"
-  [ "$(grep -c '^PASS' out)" = 2 ] || fail "not proved with $*: $(cat out)"
+  [ "$(grep -c '^PASS' out)" = 3 ] || fail "not proved with $*: $(cat out)"
   [ ! -e result.json.unfinished ] || fail "an unfinished file is left"
   grep -A2 '^  "losses"' result.json
   grep '^  "parameter_hash"' result.json
@@ -70,6 +75,11 @@ grep -q '^  "backend": "threads"' result.json || fail "no backend in JSON"
   fail "recomputation counts"
 grep -q '^  bucket 0 ' out || fail "no timeline"
 grep -q 'recompute none' out || fail "recomputed all the same"
+[ "$first" = "$(hash_of --recompute selective)" ] || fail "selective counts"
+[ "$first" = "$(hash_of --activation-budget-mb 10)" ] || fail "the budget counts"
+grep -q 'full.*none.*within 10 MB' out || fail "no plan is shown: $(head -1 out)"
+grep -q '^  activations  .* 0  ' out || fail "no activations in the ledger"
+grep -q '"as_budgeted": true' result.json || fail "no memory in JSON"
 [ "$first" != "$(hash_of --seed 2)" ] || fail "the seed does not count"
 
 [ "$failures" = 0 ]

@@ -65,16 +65,16 @@ TEST(RunJobTest, RanksAreInSyncAndTheLossFalls) {
 struct Variant {
   int64_t bucket_kb;
   int zero;
-  Recompute recompute;
+  std::string recompute;
 };
 
 TEST(RunJobTest, BucketSizeShardingAndRecomputationChangeNoBit) {
   const JobResult expected = RunOnThreads(SmallJob(), ShortText());
   // Each pair of settings occurs; the first is the job itself once more.
   for (const Variant& variant :
-       {Variant{512, 1, Recompute::kFull}, Variant{512, 0, Recompute::kNone},
-        Variant{64, 1, Recompute::kNone}, Variant{64, 0, Recompute::kFull},
-        Variant{1, 1, Recompute::kFull}, Variant{1, 0, Recompute::kNone}}) {
+       {Variant{512, 1, "full"}, Variant{512, 0, "none"},
+        Variant{64, 1, "none"}, Variant{64, 0, "full"}, Variant{1, 1, "full"},
+        Variant{1, 0, "none"}}) {
     JobOptions options = SmallJob();
     options.bucket_kb = variant.bucket_kb;
     options.zero = variant.zero;

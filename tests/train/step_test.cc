@@ -31,8 +31,9 @@ std::vector<double> Train(Communicator& comm) {
   const Samples samples = MakeSamples(0).Part(comm.rank(), comm.ranks());
   std::vector<double> losses;
   for (int64_t step = 0; step < kSteps; ++step) {
-    losses.push_back(TrainStep(
-        {[&] { return LossOf(*model, samples); }, ddp, optimizer, comm}, step));
+    const StepResult result = TrainStep(
+        {[&] { return LossOf(*model, samples); }, ddp, optimizer, comm}, step);
+    losses.push_back(result.loss);
     EXPECT_TRUE(CheckInSync(ddp.parameters(), comm).empty());
   }
   return losses;

@@ -9,6 +9,31 @@ namespace {
 
 using nlohmann::json;
 
+json AsJson(const MemorySplit& split) {
+  json out;
+  for (MemoryCategory c : kMemoryCategories)
+    out[std::string(Name(c))] = split[c];
+  return out;
+}
+
+json AsJson(const StepMemory& memory) {
+  json out;
+  for (StepPoint point : kStepPoints) {
+    out[std::string(Name(point))] = AsJson(memory[point]);
+  }
+  return out;
+}
+
+json AsJson(const MemoryReport& memory) {
+  return {{"budget_bytes", AsJson(memory.budget)},
+          {"ledger_bytes", AsJson(memory.ledger)},
+          {"as_budgeted", memory.IsAsBudgeted()},
+          {"peak_bytes", memory.peak.bytes},
+          {"peak_split_bytes", AsJson(memory.peak.split)},
+          {"saved_raw_bytes", memory.saved_raw_bytes},
+          {"saved_distinct_bytes", memory.saved_distinct_bytes}};
+}
+
 json AsJson(const RankReport& rank) {
   return {{"parameter_bytes", rank.bytes.parameter_bytes},
           {"gradient_bytes", rank.bytes.gradient_bytes},
@@ -20,7 +45,8 @@ json AsJson(const RankReport& rank) {
           {"waited_for_peers_ms_per_step", rank.waited_for_peers_ms},
           {"waited_for_data_ms_per_step", rank.waited_for_data_ms},
           {"clock_offset_ns", rank.clock.offset_ns},
-          {"clock_error_ns", rank.clock.error_ns}};
+          {"clock_error_ns", rank.clock.error_ns},
+          {"memory", AsJson(rank.memory)}};
 }
 
 json AsJson(const Proof& proof) {
@@ -41,7 +67,8 @@ std::string AsJson(const JobOptions& options, const JobReport& report) {
       {"steps", options.steps},
       {"batch", options.batch},
       {"bucket_kb", options.bucket_kb},
-      {"recompute", options.recompute == Recompute::kFull ? "full" : "none"},
+      {"recompute", options.recompute},
+      {"activation_budget_bytes", options.activation_budget_bytes},
       {"zero", options.zero},
       {"lr", options.lr},
       {"seed", options.seed},

@@ -191,7 +191,11 @@ JobReport MakeReport(const JobOptions& options, int64_t context,
   report.parameter_hash = result.ranks[0].parameter_hash;
   report.is_in_sync = true;
   for (size_t r = 0; r < result.ranks.size(); ++r) {
-    report.ranks.push_back(ReportRank(result.ranks[r], result.recorders[r]));
+    const RankSummary& rank = result.ranks[r];
+    report.ranks.push_back(ReportRank(rank, result.recorders[r]));
+    report.ranks.back().memory = {
+        BudgetOf(options, context, static_cast<int>(r)), rank.memory, rank.peak,
+        rank.saved_raw_bytes, rank.saved_distinct_bytes};
     report.is_in_sync = report.is_in_sync &&
                         result.ranks[r].parameter_hash == report.parameter_hash;
   }
@@ -202,6 +206,9 @@ JobReport MakeReport(const JobOptions& options, int64_t context,
 
 bool HasPassed(const JobReport& report) {
   if (!report.is_in_sync) return false;
+  for (const RankReport& rank : report.ranks) {
+    if (!rank.memory.IsAsBudgeted()) return false;
+  }
   if (!report.proof) return true;
   return report.has_rank_order ? report.proof->HasPassed()
                                : report.proof->IsWithinTolerance();
@@ -220,6 +227,9 @@ std::string AsText(const JobOptions& options, const JobReport& report) {
         "dropped\n",
         report.recorded_steps);
   }
+  std::vector<MemoryReport> memory;
+  for (const RankReport& rank : report.ranks) memory.push_back(rank.memory);
+  text += "\n" + MemoryText(memory);
   text += fmt::format(
       "\nparameter hash {:016x}{}\n", report.parameter_hash,
       report.is_in_sync ? ", the same on all ranks" : " on rank 0 only");

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "trainsys/proof/proof.h"
+#include "trainsys/report/memory_text.h"
 #include "trainsys/train/job.h"
 
 namespace trainsys {
@@ -15,6 +16,7 @@ namespace trainsys {
 // recorder has dropped its oldest records, the last ones.
 struct RankReport {
   RankSummary bytes;
+  MemoryReport memory;
   int64_t num_steps = 0;
   int64_t num_posted_in_backward = 0;  // bucket all-reduces
   int64_t num_buckets = 0;             // bucket all-reduces in all

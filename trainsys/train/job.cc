@@ -5,12 +5,14 @@
 
 #include "collectives/errors.h"
 #include "collectives/gather.h"
+#include "trainsys/budget/this_libtorch.h"
+#include "trainsys/budget/transformer_activations.h"
 #include "trainsys/ddp/bucketed_ddp.h"
 #include "trainsys/model/transformer_lm.h"
 #include "trainsys/random/rank_generator.h"
-#include "trainsys/recompute/checkpoint.h"
 #include "trainsys/tensor/compare.h"
 #include "trainsys/tensor/tensor_memory.h"
+#include "trainsys/train/segment_runner.h"
 #include "trainsys/train/step.h"
 #include "trainsys/zero/flat_adamw.h"
 #include "trainsys/zero/zero1.h"
@@ -22,6 +24,7 @@ using collectives::Communicator;
 using collectives::InvalidArgument;
 
 constexpr int64_t kBeforeTheFirstStep = -1;  // for the initial weights
+constexpr int64_t kByteValues = 256;  // tokens are bytes
 
 void CheckRange(const std::string& name, int64_t value, int64_t least,
                 int64_t most) {
@@ -48,29 +51,53 @@ int64_t BytesOf(const std::vector<at::Tensor>& tensors) {
   return bytes;
 }
 
+RankSummary Summarize(const BucketedDDP& ddp, const Optimizer& optimizer,
+                      const MemoryLedger& ledger, const StepResult& last) {
+  RankSummary summary;
+  summary.parameter_bytes = BytesOf(ddp.parameters());
+  summary.gradient_bytes = ddp.GradientBytes();
+  summary.state_bytes = optimizer.StateBytes();
+  summary.parameter_hash = HashOf(ddp.parameters());
+  for (StepPoint point : kStepPoints) {
+    summary.memory[point] = ledger.At(Name(point));
+  }
+  summary.peak = ledger.Peak();
+  summary.saved_raw_bytes = last.saved_raw_bytes;
+  summary.saved_distinct_bytes = last.saved_distinct_bytes;
+  return summary;
+}
+
+// Events kept by all ranks together, about 40 bytes each.
+constexpr size_t kMemoryEvents = size_t{1} << 19;
+
 // Trains one rank. Only rank 0 writes `result`: the others may be elsewhere.
 void TrainRank(const JobOptions& options, const ByteDataset& data,
                const StepObserver& observer, Communicator& comm,
                JobResult& result) {
+  MemoryLedger ledger(kMemoryEvents / static_cast<size_t>(comm.ranks()));
+  const LedgerScope memory(ledger);
   const auto model = MakeModel(options, data.context(), comm.rank());
   BucketedDDP ddp(*model, comm, {.bucket_bytes = options.bucket_kb << 10});
   const auto optimizer = MakeOptimizer(options, ddp, comm);
+  MarkMemory(Name(StepPoint::kConstructed));
+  ledger.ResetPeak();
   const bool is_first_rank = comm.rank() == 0;
+  StepResult last;
   for (int64_t step = 0; step < options.steps; ++step) {
     const auto loss_of_batch = [&] {
       return LocalLoss(options, data, *model, step, comm.rank());
     };
-    const double loss = TrainStep({loss_of_batch, ddp, *optimizer, comm}, step);
+    last = TrainStep({loss_of_batch, ddp, *optimizer, comm}, step);
     if (!is_first_rank) continue;
-    result.losses.push_back(loss);
-    if (observer) observer(step, loss);
+    result.losses.push_back(last.loss);
+    if (observer) observer(step, last.loss);
     if (step + 1 == options.snapshot_steps) {
+      const LedgerScope not_the_ranks(ProcessLedger());
       result.snapshot = Snapshot(ddp.parameters());
     }
   }
-  const RankSummary mine{BytesOf(ddp.parameters()), ddp.GradientBytes(),
-                         optimizer->StateBytes(), HashOf(ddp.parameters())};
-  std::vector<RankSummary> all = Gather(comm, mine, "rank summaries");
+  std::vector<RankSummary> all =
+      Gather(comm, Summarize(ddp, *optimizer, ledger, last), "rank summaries");
   if (is_first_rank) result.ranks = std::move(all);
 }
 
@@ -78,22 +105,62 @@ at::Tensor LossOfRows(const JobOptions& options, const ByteDataset& data,
                       const TransformerLM& model, int64_t step, int rank,
                       int64_t first_row, int64_t num_rows) {
   const RankGeneratorScope random(MakeRankGenerator(options.seed, step, rank));
-  const Batch batch = data.Rows(options.seed, step, first_row, num_rows);
+  const Batch batch = [&] {
+    const CategoryScope inputs(MemoryCategory::kInput);
+    return data.Rows(options.seed, step, first_row, num_rows);
+  }();
   return model.Loss(batch.tokens, batch.targets);
 }
 
 }  // namespace
 
 void Validate(const JobOptions& options) {
+  Validate(options.model);
+  CheckRange("vocab", options.model.vocab, kByteValues, 1'000'000);
   CheckRange("ranks", options.ranks, 1, collectives::kMaxRanks);
   CheckRange("steps", options.steps, 1, 1'000'000);
   CheckRange("batch", options.batch, 1, 1024);
   CheckRange("bucket-kb", options.bucket_kb, 1, int64_t{1} << 20);
   CheckRange("zero", options.zero, 0, 1);
+  if (options.precision != Precision::kF32 &&
+      options.precision != Precision::kF64) {
+    throw InvalidArgument("precision " + NameOf(options.precision) +
+                          ", expected f32 or f64");
+  }
+  PlanOfPolicy(options.recompute, options.model.layers);
   if (!(options.lr > 0) || !std::isfinite(options.lr)) {
     throw InvalidArgument("lr is " + std::to_string(options.lr) +
                           ", expected a finite number above 0");
   }
+}
+
+RecomputePlan PlanOf(const JobOptions& options, int64_t context) {
+  if (options.activation_budget_bytes <= 0) {
+    return PlanOfPolicy(options.recompute, options.model.layers);
+  }
+  const int64_t element_bytes =
+      BytesOf(options.precision, OptimizerKind::kAdam).parameter;
+  TransformerConfig config = options.model;
+  config.context = context;
+  return PlanWithin(config,
+                    {options.batch, context, element_bytes, kThisLibtorch},
+                    options.activation_budget_bytes);
+}
+
+StepMemory BudgetOf(const JobOptions& options, int64_t context, int rank) {
+  TransformerJobShape shape;
+  shape.model = options.model;
+  shape.model.context = context;
+  shape.rows = options.batch;
+  shape.positions = context;
+  shape.plan = PlanOf(options, context);
+  shape.libtorch = kThisLibtorch;
+  shape.states = {.zero_stage = options.zero,
+                  .precision = options.precision,
+                  .ranks = options.ranks,
+                  .rank = rank,
+                  .bucket_bytes = options.bucket_kb << 10};
+  return StepBudgetOf(shape);
 }
 
 AdamWOptions OptimizerOptions(const JobOptions& options) {
@@ -108,15 +175,12 @@ std::shared_ptr<TransformerLM> MakeModel(const JobOptions& options,
                                          int64_t context, int rank) {
   const RankGeneratorScope random(
       MakeRankGenerator(options.seed, kBeforeTheFirstStep, rank));
-  TransformerConfig config;
+  // What is a parameter the model's user knows; the rest are tables.
+  const CategoryScope tables(MemoryCategory::kOther);
+  TransformerConfig config = options.model;
   config.context = context;
-  BlockRunner run_block;
-  if (options.recompute == Recompute::kFull) {
-    run_block = [](const BlockFunction& fn, const at::Tensor& x) {
-      return Checkpoint(fn, x);
-    };
-  }
-  auto model = std::make_shared<TransformerLM>(config, run_block);
+  auto model = std::make_shared<TransformerLM>(
+      config, RunnerFor(PlanOf(options, context)));
   if (options.precision == Precision::kF64) model->to(at::kDouble);
   return model;
 }

@@ -12,26 +12,32 @@
 #include "collectives/communicator.h"
 #include "collectives/record/recorder.h"
 #include "collectives/run_ranks.h"
+#include "trainsys/budget/recompute_plan.h"
+#include "trainsys/budget/step_budget.h"
 #include "trainsys/data/byte_dataset.h"
+#include "trainsys/memory/ledger.h"
+#include "trainsys/memory/step_memory.h"
+#include "trainsys/model/transformer_config.h"
 #include "trainsys/optim/adamw.h"
 
 namespace trainsys {
 
 class TransformerLM;
 
-enum class Recompute { kNone, kFull };  // kFull: each block of the model
-enum class Precision { kF32, kF64 };
-
 struct JobOptions {
+  TransformerConfig model;  // but for its context, which is the data's
   int ranks = 4;
   int64_t steps = 50;
   int64_t batch = 4;  // rows a rank
   int64_t bucket_kb = 512;
-  Recompute recompute = Recompute::kFull;
+  std::string recompute = "full";  // a policy of recompute_plan.h
+  // Above 0: instead of a policy, the cheapest plan whose activations never
+  // take more than that.
+  int64_t activation_budget_bytes = 0;
   int zero = 1;  // 0: every rank has the whole optimizer state
   double lr = 3e-3;
   uint64_t seed = 1;
-  Precision precision = Precision::kF32;
+  Precision precision = Precision::kF32;  // or kF64
   // Rank 0's parameters are kept as they are after that many steps.
   int64_t snapshot_steps = 0;
 };
@@ -41,12 +47,26 @@ void Validate(const JobOptions& options);
 
 AdamWOptions OptimizerOptions(const JobOptions& options);
 
+// Which parts of the model run twice. `context`: the data's.
+// Errors: InvalidArgument for an unknown policy, or where nothing fits.
+RecomputePlan PlanOf(const JobOptions& options, int64_t context);
+
+// What rank `rank` must hold at the named points of each step.
+StepMemory BudgetOf(const JobOptions& options, int64_t context, int rank);
+
 // What one rank held and ended with.
 struct RankSummary {
   int64_t parameter_bytes = 0;
   int64_t gradient_bytes = 0;
   int64_t state_bytes = 0;
   uint64_t parameter_hash = 0;  // of the parameters after the last step
+  // By the rank's ledger. The points are those of the last step; the peak is
+  // of all steps, without construction.
+  StepMemory memory;
+  MemoryPeak peak;
+  // What the last step's forward saved for backward; see SavedBytesScope.
+  int64_t saved_raw_bytes = 0;
+  int64_t saved_distinct_bytes = 0;
 };
 
 // Filled where rank 0 ran, else empty.

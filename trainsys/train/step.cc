@@ -1,5 +1,10 @@
 #include "trainsys/train/step.h"
 
+#include <string>
+
+#include "trainsys/memory/ledger.h"
+#include "trainsys/memory/saved_bytes.h"
+
 namespace trainsys {
 namespace {
 
@@ -12,31 +17,50 @@ double MeanOverRanks(double value, Communicator& comm) {
   return value;
 }
 
+// A part of the step, for the records and for the memory ledger.
+class Phase {
+ public:
+  Phase(collectives::Recorder& recorder, const std::string& name, int64_t step)
+      : after_("after " + name), scope_(recorder, name, step) {}
+  ~Phase() { MarkMemory(after_); }
+  Phase(const Phase&) = delete;
+  Phase& operator=(const Phase&) = delete;
+
+ private:
+  const std::string after_;
+  const PhaseScope scope_;
+};
+
 }  // namespace
 
-double TrainStep(const StepParts& parts, int64_t step) {
+StepResult TrainStep(const StepParts& parts, int64_t step) {
   collectives::Recorder& recorder = parts.comm.recorder();
   const PhaseScope whole(recorder, "step", step);
+  const SavedBytesScope saved(parts.ddp.parameters());
+  StepResult result;
   at::Tensor loss;  // a scalar
   {
-    const PhaseScope phase(recorder, "forward", step);
+    const Phase phase(recorder, "forward", step);
     parts.ddp.ZeroGrad();
     loss = parts.loss_of_batch();
+    result.saved_raw_bytes = saved.raw_bytes();
+    result.saved_distinct_bytes = saved.distinct_bytes();
   }
   {
     // Its hooks post the buckets' all-reduces.
-    const PhaseScope phase(recorder, "backward", step);
+    const Phase phase(recorder, "backward", step);
     loss.backward();
   }
   {
-    const PhaseScope phase(recorder, "gradient sync", step);
+    const Phase phase(recorder, "gradient sync", step);
     parts.ddp.FinishGradientSync();
   }
   {
-    const PhaseScope phase(recorder, "optimizer", step);
+    const Phase phase(recorder, "optimizer", step);
     parts.optimizer.Step();
   }
-  return MeanOverRanks(loss.item<double>(), parts.comm);
+  result.loss = MeanOverRanks(loss.item<double>(), parts.comm);
+  return result;
 }
 
 }  // namespace trainsys

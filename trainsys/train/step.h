@@ -19,9 +19,15 @@ struct StepParts {
   collectives::Communicator& comm;
 };
 
-// A collective. Result: the loss, mean over ranks, the same on all of them.
-// Marks the phases "step", "forward", "backward", "gradient sync" and
-// "optimizer" in the rank's records.
-double TrainStep(const StepParts& parts, int64_t step);
+struct StepResult {
+  double loss = 0;  // mean over ranks, the same on all of them
+  // Saved for backward when forward was done; see SavedBytesScope.
+  int64_t saved_raw_bytes = 0;
+  int64_t saved_distinct_bytes = 0;
+};
+
+// A collective. Marks the phases "step", "forward", "backward", "gradient
+// sync" and "optimizer" in the rank's records, and "after" each in its ledger.
+StepResult TrainStep(const StepParts& parts, int64_t step);
 
 }  // namespace trainsys
