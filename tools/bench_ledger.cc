@@ -39,8 +39,10 @@ class WithoutLedger {
   c10::Allocator* const ours_;
 };
 
+constexpr int kAllocations = 100'000;
+
 void Allocate() {
-  for (int i = 0; i < 100'000; ++i) at::empty({64, 256}, at::kFloat);
+  for (int i = 0; i < kAllocations; ++i) at::empty({64, 256}, at::kFloat);
 }
 
 struct Model {
@@ -53,6 +55,16 @@ struct Model {
     LocalLoss(options, data, *lm, /*step=*/0, /*rank=*/0).backward();
   }
 };
+
+void PrintLine(const char* name, const std::vector<std::vector<double>>& ms,
+               double scale) {
+  const Quartiles more = OverTurns(ms[0].size(), [&ms](size_t turn) {
+    return 100 * (ms[1][turn] / ms[0][turn] - 1);
+  });
+  fmt::print("{:<34} {:>9.2f} {:>9.2f}   {:+.2f} % {:+.2f} % {:+.2f} %\n", name,
+             Median(ms[0]) * scale, Median(ms[1]) * scale, more.low,
+             more.median, more.high);
+}
 
 int Bench(int turns) {
   MemoryLedger ledger;
@@ -69,28 +81,15 @@ int Bench(int turns) {
     const SavedBytesScope saved(model.lm->parameters());
     model.ForwardAndBackward();
   };
-  const std::vector<double> allocations =
-      InterleavedMs({plainly(Allocate), Allocate}, turns);
-  const std::vector<double> steps =
-      InterleavedMs({plainly(step), counted_step}, turns);
-  const uint64_t before = ledger.lost_events() + ledger.Events().size();
-  counted_step();
-  const uint64_t events =
-      ledger.lost_events() + ledger.Events().size() - before;
-  fmt::print("{}, one thread; medians of {} turns\n", Describe(DetectBlas()),
+  const auto allocations = InterleavedMs({plainly(Allocate), Allocate}, turns);
+  const auto steps = InterleavedMs({plainly(step), counted_step}, turns);
+  fmt::print("{}, one thread; {} turns in pairs\n", Describe(DetectBlas()),
              turns);
-  fmt::print("{:<34} {:>10} {:>10} {:>8}\n", "", "without", "with", "more");
-  fmt::print("{:<34} {:>10.1f} {:>10.1f} {:>7.1f}%\n",
-             "at::empty([64, 256]) and free, ns", allocations[0] * 10,
-             allocations[1] * 10, 100 * (allocations[1] / allocations[0] - 1));
-  fmt::print("{:<34} {:>10.2f} {:>10.2f} {:>7.2f}%\n",
-             "forward and backward, ms", steps[0], steps[1],
-             100 * (steps[1] / steps[0] - 1));
-  const double ns = (allocations[1] - allocations[0]) * 10 / 2;  // an event
-  fmt::print(
-      "{} events a step, {:.0f} ns each: {:.3f} ms, {:.3f}% of it; target 1%\n",
-      events, ns, static_cast<double>(events) * ns / 1e6,
-      static_cast<double>(events) * ns / 1e4 / steps[0]);
+  fmt::print("{:<34} {:>9} {:>9}   {}\n", "medians", "without", "with",
+             "more, in pairs: quartiles");
+  PrintLine("at::empty([64, 256]) and free, ns", allocations,
+            1e6 / kAllocations);
+  PrintLine("forward and backward, ms", steps, 1);
   return 0;
 }
 

@@ -12,8 +12,9 @@ namespace trainsys {
 
 // Runs all variants in turn, once to warm up and then `turns` times, every
 // other turn backwards, so that what drifts drifts for all.
-// Result: each variant's median time. Units: milliseconds.
-inline std::vector<double> InterleavedMs(
+// Result: of each variant the times of its turns, in order, so that those of
+// one turn can be set against each other. Units: milliseconds.
+inline std::vector<std::vector<double>> InterleavedMs(
     const std::vector<std::function<void()>>& variants, int turns) {
   std::vector<std::vector<double>> ms(variants.size());
   for (int turn = -1; turn < turns; ++turn) {
@@ -25,12 +26,31 @@ inline std::vector<double> InterleavedMs(
       if (turn >= 0) ms[v].push_back(static_cast<double>(took_ns) / 1e6);
     }
   }
-  std::vector<double> medians;
-  for (std::vector<double>& times : ms) {
-    std::sort(times.begin(), times.end());
-    medians.push_back(times[times.size() / 2]);
-  }
-  return medians;
+  return ms;
+}
+
+// The smallest value that at least `share` of them do not exceed.
+inline double Quantile(std::vector<double> values, double share) {
+  std::sort(values.begin(), values.end());
+  const auto last = static_cast<double>(values.size() - 1);
+  return values[static_cast<size_t>(share * last + 0.5)];
+}
+
+inline double Median(std::vector<double> values) {
+  return Quantile(std::move(values), 0.5);
+}
+
+// The spread of one figure over the turns.
+struct Quartiles {
+  double low = 0, median = 0, high = 0;
+};
+
+// Of figure(0), figure(1), ..., one a turn.
+template <typename Figure>
+Quartiles OverTurns(size_t turns, Figure figure) {
+  std::vector<double> values;
+  for (size_t turn = 0; turn < turns; ++turn) values.push_back(figure(turn));
+  return {Quantile(values, 0.25), Median(values), Quantile(values, 0.75)};
 }
 
 }  // namespace trainsys

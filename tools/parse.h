@@ -2,6 +2,7 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <cstdio>
 #include <exception>
 #include <functional>
 #include <iostream>
@@ -49,7 +50,10 @@ inline std::optional<int> Parse(CLI::App& app, int argc, char** argv) {
 // Runs the program; exceptions become one line and an exit code.
 inline int Main(const CLI::App& app, const std::function<int()>& run) {
   try {
-    return run();
+    const int code = run();
+    if (std::fflush(stdout) == 0 && !std::ferror(stdout)) return code;
+    return Complain(app, "what it printed could not be written to stdout",
+                    kExitFailed);
   } catch (const collectives::InvalidArgument& error) {
     return Complain(app, error.what(), kExitUsage);
   } catch (const std::exception& error) {

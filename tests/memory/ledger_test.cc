@@ -155,8 +155,8 @@ TEST(MemoryLedgerTest, AThreadMayWorkForAnothersLedger) {
   const MemoryLedger ledger;
   const LedgerScope mine(ledger);
   at::Tensor t;
-  std::thread([&t, account = CurrentAccount()] {
-    const LedgerScope for_the_first(account);
+  std::thread([&t, context = CurrentMemoryContext()] {
+    const MemoryContextScope for_the_first(context);
     t = Make(7);
   }).join();
   EXPECT_EQ(ledger.Current().Total(), 28);
@@ -264,6 +264,66 @@ TEST(MemoryLedgerTest, AStorageThatGrowsIsCountedAtItsNewSize) {
   const at::Tensor t = Make(10);
   t.resize_({100});
   EXPECT_EQ(ledger.Current(), Split({{kOther, 400}}));
+}
+
+TEST(MemoryLedgerTest, AStorageThatIsResizedWhileSavedCountsRightlyAfterwards) {
+  const MemoryLedger ledger;
+  const LedgerScope mine(ledger);
+  const at::Tensor w = at::ones({10}).set_requires_grad(true);
+  Attribute(w, kParameter);
+  const at::Tensor t = Make(10);
+  {
+    const SavedBytesScope saved;
+    const at::Tensor y = w * t;  // saves t
+    EXPECT_EQ(ledger.Current()[kActivation], 40);
+    t.resize_({1000});
+  }
+  EXPECT_EQ(ledger.Current(), Split({{kParameter, 40}, {kTemporary, 4000}}));
+  const SavedBytesScope saved;
+  const at::Tensor z = w.narrow(0, 0, 1) * t;
+  EXPECT_EQ(saved.distinct_bytes(), 4000);
+  EXPECT_EQ(ledger.Current()[kActivation], 4000);
+}
+
+TEST(MemoryLedgerTest, TheLargestOfACategoryMayComeWhenSomethingIsReleased) {
+  const MemoryLedger ledger;
+  const LedgerScope mine(ledger);
+  const at::Tensor x = at::ones({1000}).set_requires_grad(true);
+  Attribute(x, kInput);
+  at::Tensor y, z;
+  {
+    const SavedBytesScope saved;
+    y = x.exp();
+    z = y.sum();
+  }
+  EXPECT_EQ(ledger.Peak().of_category[kTemporary], 4000);
+  z.backward();
+  z.reset();
+  EXPECT_EQ(ledger.Current()[kTemporary], 2 * 4000);  // y and x's gradient
+  EXPECT_GE(ledger.Peak().of_category[kTemporary], 2 * 4000);
+}
+
+// Counted apart, where memory comes and goes.
+TEST(MemoryLedgerTest, TheCategoriesAddUpToTheLiveBytesWhateverHappens) {
+  const MemoryLedger ledger;
+  const LedgerScope mine(ledger);
+  std::vector<at::Tensor> kept;
+  for (int i = 0; i < 200; ++i) {
+    const at::Tensor x =
+        Make(i + 1, kMemoryCategories[static_cast<size_t>(i) %
+                                      kMemoryCategories.size()])
+            .fill_(1)
+            .set_requires_grad(i % 3 == 0);
+    const SavedBytesScope saved;
+    at::Tensor y = x.exp() * x;
+    if (i % 5 == 0) Attribute(y, kGradient, /*padding_bytes=*/4);
+    if (i % 7 == 0) kept.push_back(y);
+    if (i % 11 == 0) kept.clear();
+    if (i % 3 == 0) y.sum().backward();
+    ASSERT_EQ(ledger.Current().Total(), ledger.LiveBytes()) << i;
+  }
+  kept.clear();
+  EXPECT_EQ(ledger.LiveBytes(), 0);
 }
 
 // Each thread's books are those of a run alone, and everything goes to zero.

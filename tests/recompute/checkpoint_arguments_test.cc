@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
@@ -198,6 +199,29 @@ TEST_F(CheckpointTest, AFunctionNeedNotBeCopyable) {
                  x);
   y.sum().backward();
   EXPECT_TRUE(at::equal(x.grad(), (x.detach() * 2).exp() * 2));
+}
+
+TEST_F(CheckpointTest, APathIsAnArgumentLikeAnyOther) {
+  const at::Tensor x = at::ones({2}).set_requires_grad(true);
+  const at::Tensor y = Checkpoint(
+      [](const at::Tensor& t, const std::filesystem::path& path) {
+        return t * static_cast<double>(path.string().size());
+      },
+      x, std::filesystem::path("a/bc"));
+  y.sum().backward();
+  EXPECT_TRUE(at::equal(x.grad(), at::full({2}, 4.0)));
+}
+
+TEST_F(CheckpointTest, AFunctionThatReturnsAReferenceGivesAValue) {
+  struct Doubles {
+    at::Tensor result;
+    const at::Tensor& operator()(const at::Tensor& t) { return result = t * 2; }
+  };
+  const at::Tensor x = at::ones({2}).set_requires_grad(true);
+  const auto y = Checkpoint(Doubles{}, x);
+  static_assert(!std::is_reference_v<decltype(Checkpoint(Doubles{}, x))>);
+  y.sum().backward();
+  EXPECT_TRUE(at::equal(x.grad(), at::full({2}, 2.0)));
 }
 
 }  // namespace

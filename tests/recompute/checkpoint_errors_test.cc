@@ -146,5 +146,22 @@ TEST_F(CheckpointTest, EqualValuesPassTheCheckOfValues) {
   EXPECT_TRUE(x.grad().defined());
 }
 
+// Of another graph, not of the segment that the function is in.
+TEST_F(CheckpointTest, BackwardOfAnotherSegmentInsideTheFunctionWorks) {
+  const at::Tensor w = at::ones({3}).set_requires_grad(true);
+  const at::Tensor x = at::ones({3}).set_requires_grad(true);
+  const Layer inner = [](const at::Tensor& t) { return t.exp().sin(); };
+  const auto gradient = [&](Mode mode) {
+    const at::Tensor other = Apply(mode, inner, w).sum();
+    const Layer outer = [&](const at::Tensor& t) {
+      other.backward({}, /*retain_graph=*/true);
+      return t.cos() * TakeGradients({w})[0];
+    };
+    Apply(mode, outer, x).sum().backward();
+    return TakeGradients({x});
+  };
+  ExpectSameBits(gradient(Mode::kCheckpointed), gradient(Mode::kPlain));
+}
+
 }  // namespace
 }  // namespace trainsys

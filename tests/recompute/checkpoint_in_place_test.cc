@@ -138,5 +138,18 @@ TEST_F(CheckpointTest, AValueWrittenAfterItWasSavedIsTheFinalOneOrDetected) {
   ExpectInPlaceError(run([](at::Tensor& t) { t.fill_(3); }));
 }
 
+// Plainly the second addition never happens.
+TEST_F(CheckpointTest, AChangeByTheSecondRunItselfIsDetected) {
+  const at::Tensor x = at::ones({4}).set_requires_grad(true);
+  const at::Tensor state = at::zeros({4});
+  const at::Tensor y = Checkpoint(
+      [&state](const at::Tensor& t) {
+        state.add_(1);
+        return t * state;
+      },
+      x);
+  ExpectInPlaceError(y.sum());
+}
+
 }  // namespace
 }  // namespace trainsys

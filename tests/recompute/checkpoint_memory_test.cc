@@ -3,9 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <memory>
 #include <vector>
 
 #include "tests/recompute/segments.h"
+#include "trainsys/memory/ledger.h"
 #include "trainsys/memory/saved_bytes.h"
 #include "trainsys/recompute/checkpoint.h"
 
@@ -155,6 +157,61 @@ TEST_F(CheckpointTest, NothingOfTheSegmentAboveIsAliveWhenTheNextOneBegins) {
   loss.backward();
   EXPECT_EQ(alive, std::vector<int64_t>(kSegments, 0));
   for (const auto& m : made) EXPECT_EQ(m.size(), 2u);
+}
+
+// A module keeps something of its last graph, as for an auxiliary loss: the
+// second run replaces it, and so frees a part of the graph that asked for it.
+TEST_F(CheckpointTest, TheSecondRunMayFreeAPartOfTheFirstGraph) {
+  const auto gradient = [](Mode mode) {
+    at::Tensor kept;
+    const at::Tensor x = at::full({3}, 0.5).set_requires_grad(true);
+    const Layer layer = [&kept](const at::Tensor& t) {
+      const at::Tensor p = t.exp();
+      kept = (p * p.log()).sum();
+      return p * p;
+    };
+    Apply(mode, layer, x).sum().backward();
+    return x.grad();
+  };
+  ExpectSameBits({gradient(Mode::kCheckpointed)}, {gradient(Mode::kPlain)});
+}
+
+// After its second run a segment no longer holds its function: a module that
+// keeps a tensor of its own graph does not hold itself.
+TEST_F(CheckpointTest, AModuleThatKeepsItsOwnGraphIsFreedAfterBackward) {
+  struct Module {
+    at::Tensor kept;
+  };
+  const at::Tensor x = at::ones({3}).set_requires_grad(true);
+  auto module = std::make_shared<Module>();
+  const std::weak_ptr<Module> watched = module;
+  at::Tensor y = Checkpoint(
+      [module](const at::Tensor& t) {
+        const at::Tensor p = t.exp();
+        const at::Tensor aside = p.sin().sum();
+        if (!IsRecomputing()) module->kept = aside;
+        return p * p;
+      },
+      x);
+  y.sum().backward();
+  y.reset();
+  module.reset();
+  EXPECT_TRUE(watched.expired());
+}
+
+TEST_F(CheckpointTest, TheSecondRunIsBookedAsTheFirstWhateverBackwardIs) {
+  const MemoryLedger ledger;
+  const LedgerScope mine(ledger);
+  const at::Tensor x = at::ones({10}).set_requires_grad(true);
+  Attribute(x, MemoryCategory::kInput);
+  const SavedBytesScope saved;
+  const at::Tensor loss =
+      Checkpoint([](const at::Tensor& t) { return t.exp().exp().exp(); }, x)
+          .sum();
+  EXPECT_EQ(ledger.Peak().of_category[MemoryCategory::kActivation], 0);
+  const CategoryScope others(MemoryCategory::kOther);
+  loss.backward();
+  EXPECT_EQ(ledger.Peak().of_category[MemoryCategory::kActivation], 3 * 40);
 }
 
 }  // namespace

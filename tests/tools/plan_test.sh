@@ -97,6 +97,13 @@ refuses "config.json: 'vocab_size' is missing" memory --model config.json
   exec "$plan" memory --model llama3-70b --ranks 1024 --zero 3
 ) >out 2>err || fail "more than 50 MB: $(cat err)"
 
+# What cannot be printed has not been answered.
+for json in "" -; do
+  "$plan" memory --model gpt2 ${json:+--json $json} >/dev/full 2>err
+  [ $? = 1 ] || fail "exit code of a full device"
+  grep -q "could not be written" err || fail "no reason: $(cat err)"
+done
+
 "$plan" --help >out 2>err || fail "--help"
 grep -q Example out || fail "--help shows no example"
 

@@ -93,10 +93,14 @@ TEST_P(AgreementTest, TheLedgerIsTheBudgetForEveryStageAndPolicy) {
 
 TEST_P(AgreementTest, TheLedgerIsTheBudgetInF64AndForEveryBucketSize) {
   for (int64_t bucket_kb : {1, 64, 100'000}) {
-    JobOptions options = Options(GetParam(), /*ranks=*/2);
-    options.precision = Precision::kF64;
-    options.bucket_kb = bucket_kb;
-    ExpectAsBudgeted(options, context());
+    for (const char* recompute : {"none", "full", "every-3", "selective"}) {
+      JobOptions options = Options(GetParam(), /*ranks=*/3);
+      options.precision = Precision::kF64;
+      options.bucket_kb = bucket_kb;
+      options.zero = bucket_kb == 64 ? 0 : 1;
+      options.recompute = recompute;
+      ExpectAsBudgeted(options, context());
+    }
   }
 }
 

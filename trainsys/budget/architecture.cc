@@ -127,7 +127,7 @@ void Validate(const ModelShape& m, const std::string& source) {
            {"width of the feed-forward part", m.ffn}}) {
     RequireSize(source, what, size);
   }
-  constexpr int64_t kMaxLayers = 100'000;  // each costs us a few kilobytes
+  constexpr int64_t kMaxLayers = 2'000;  // each costs a few us and kilobytes
   if (m.layers > kMaxLayers) {
     throw InvalidArgument(fmt::format("{}: {} layers, expected {} at most",
                                       source, m.layers, kMaxLayers));

@@ -25,7 +25,12 @@ PlanLine Largest(const MemoryPlan& plan) {
 std::string ShortName(const std::string& name) {
   constexpr size_t kMost = 24;
   if (name.size() <= kMost) return name;
-  return "..." + name.substr(name.size() - (kMost - 3));
+  size_t from = name.size() - (kMost - 3);
+  const auto is_inside_a_character = [&name](size_t at) {
+    return (static_cast<unsigned char>(name[at]) & 0xC0) == 0x80;  // UTF-8
+  };
+  while (from < name.size() && is_inside_a_character(from)) ++from;
+  return "..." + name.substr(from);
 }
 
 std::string RowsAtMost(const MemoryPlan& plan) {

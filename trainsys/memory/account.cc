@@ -19,12 +19,14 @@ MemoryCategory BookedAs(const MemoryBlock& block) {
 
 void MemoryAccount::Allocate(const MemoryBlock& block) {
   const std::lock_guard lock(mutex_);
+  live_bytes_ += block.bytes;
   Move(block, {}, BookedAs(block));
   UpdatePeak();
 }
 
 void MemoryAccount::Free(const MemoryBlock& block) {
   const std::lock_guard lock(mutex_);
+  live_bytes_ -= block.bytes;
   Move(block, BookedAs(block), {});
 }
 
@@ -50,9 +52,12 @@ void MemoryAccount::Hold(MemoryBlock& block) {
 
 void MemoryAccount::Release(MemoryBlock& block) {
   const std::lock_guard lock(mutex_);
+  if (block.num_holds == 0) return;  // a later block at the same address
   const MemoryCategory before = BookedAs(block);
   --block.num_holds;
-  if (BookedAs(block) != before) Move(block, before, BookedAs(block));
+  if (BookedAs(block) == before) return;
+  Move(block, before, BookedAs(block));
+  UpdatePeak();
 }
 
 void MemoryAccount::Move(const MemoryBlock& block, Category from, Category to) {
@@ -106,6 +111,11 @@ void MemoryAccount::Mark(std::string_view name) {
 MemorySplit MemoryAccount::Current() const {
   const std::lock_guard lock(mutex_);
   return current_;
+}
+
+int64_t MemoryAccount::LiveBytes() const {
+  const std::lock_guard lock(mutex_);
+  return live_bytes_;
 }
 
 MemoryPeak MemoryAccount::Peak() const {

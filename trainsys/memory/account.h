@@ -42,6 +42,7 @@ class MemoryAccount {
   void Mark(std::string_view name);
 
   MemorySplit Current() const;
+  int64_t LiveBytes() const;
   MemoryPeak Peak() const;
   void ResetPeak();
   std::vector<MemoryMark> Marks() const;
@@ -59,6 +60,7 @@ class MemoryAccount {
   const size_t event_capacity_;
   mutable std::mutex mutex_;  // guards all below
   MemorySplit current_;
+  int64_t live_bytes_ = 0;
   MemoryPeak peak_;
   std::vector<MemoryMark> marks_;
   std::vector<MemoryEvent> events_;  // a ring once it is full

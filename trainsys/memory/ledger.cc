@@ -20,6 +20,8 @@ MemoryLedger::~MemoryLedger() = default;
 
 MemorySplit MemoryLedger::Current() const { return account_->Current(); }
 
+int64_t MemoryLedger::LiveBytes() const { return account_->LiveBytes(); }
+
 MemoryPeak MemoryLedger::Peak() const { return account_->Peak(); }
 
 void MemoryLedger::ResetPeak() { account_->ResetPeak(); }
@@ -47,16 +49,16 @@ MemoryLedger& ProcessLedger() {
 }
 
 LedgerScope::LedgerScope(const MemoryLedger& ledger)
-    : LedgerScope(ledger.account_) {}
-
-LedgerScope::LedgerScope(std::shared_ptr<MemoryAccount> account)
-    : previous_(std::exchange(OfThisThread().account, std::move(account))) {}
+    : previous_(std::exchange(OfThisThread().account, ledger.account_)) {}
 
 LedgerScope::~LedgerScope() { OfThisThread().account = previous_; }
 
-std::shared_ptr<MemoryAccount> CurrentAccount() {
-  return OfThisThread().account;
-}
+MemoryContext CurrentMemoryContext() { return OfThisThread(); }
+
+MemoryContextScope::MemoryContextScope(MemoryContext context)
+    : previous_(std::exchange(OfThisThread(), std::move(context))) {}
+
+MemoryContextScope::~MemoryContextScope() { OfThisThread() = previous_; }
 
 CategoryScope::CategoryScope(MemoryCategory category)
     : previous_(std::exchange(OfThisThread().category, category)) {}
@@ -72,7 +74,7 @@ void Attribute(const at::Tensor& tensor, MemoryCategory category,
 }
 
 void MarkMemory(std::string_view name) {
-  if (const auto account = CurrentAccount()) account->Mark(name);
+  if (const auto& account = OfThisThread().account) account->Mark(name);
 }
 
 void HoldForBackward(const c10::StorageImpl& storage) {

@@ -55,7 +55,9 @@ struct MemoryEvent {
 // The memory of one rank.
 //
 // Units: bytes asked for, without the 64 that the ledger puts before each.
-// Threads: any thread. A free on another thread is booked here.
+// Threads: any thread. A free on another thread is booked here. The first one
+//   of the process is made before other threads use tensors: it sets libtorch's
+//   allocator, which is a plain global.
 // Lifetime: allocations may outlive the ledger.
 // Cost: about 0.1 us an allocation, and 64 bytes.
 // Not seen: memory that does not come from libtorch's allocator (oneDNN's and
@@ -72,6 +74,8 @@ class MemoryLedger {
   MemoryLedger& operator=(const MemoryLedger&) = delete;
 
   MemorySplit Current() const;
+  // Allocated and not freed, counted apart from all categories.
+  int64_t LiveBytes() const;
   MemoryPeak Peak() const;
   // The peak starts again from what there is now.
   void ResetPeak();
@@ -98,8 +102,6 @@ MemoryLedger& ProcessLedger();
 class LedgerScope {
  public:
   explicit LedgerScope(const MemoryLedger& ledger);
-  // The ledger of the thread that called CurrentAccount().
-  explicit LedgerScope(std::shared_ptr<MemoryAccount> account);
   ~LedgerScope();
   LedgerScope(const LedgerScope&) = delete;
   LedgerScope& operator=(const LedgerScope&) = delete;
@@ -107,10 +109,6 @@ class LedgerScope {
  private:
   const std::shared_ptr<MemoryAccount> previous_;
 };
-
-// Whose the calling thread's allocations are: to be taken to another thread.
-// Null outside every LedgerScope.
-std::shared_ptr<MemoryAccount> CurrentAccount();
 
 // The thread's allocations are of that category while the scope lives; outside
 // every scope they are temporaries. Nests.
@@ -123,6 +121,25 @@ class CategoryScope {
 
  private:
   const MemoryCategory previous_;
+};
+
+// What a thread's allocations are booked with: to be taken to another thread or
+// to a later time.
+struct MemoryContext {
+  std::shared_ptr<MemoryAccount> account;  // null outside every LedgerScope
+  MemoryCategory category = MemoryCategory::kTemporary;
+};
+MemoryContext CurrentMemoryContext();
+
+class MemoryContextScope {
+ public:
+  explicit MemoryContextScope(MemoryContext context);
+  ~MemoryContextScope();
+  MemoryContextScope(const MemoryContextScope&) = delete;
+  MemoryContextScope& operator=(const MemoryContextScope&) = delete;
+
+ private:
+  const MemoryContext previous_;
 };
 
 // From now on the tensor's whole storage is of that category, but for

@@ -43,7 +43,7 @@ class LedgerAllocator final : public c10::Allocator {
     void* data = nullptr;
     if (bytes > 0) {
       void* const memory = c10::alloc_cpu(sizeof(MemoryBlock) + bytes);
-      const ThreadMemory& mine = OfThisThread();
+      const MemoryContext& mine = OfThisThread();
       auto* const block = new (memory)
           MemoryBlock{.account = mine.account ? mine.account : ProcessAccount(),
                       .bytes = static_cast<int64_t>(bytes),
@@ -72,8 +72,8 @@ MemoryBlock* BlockOf(const c10::StorageImpl& storage) {
   return BlockBefore(data.get());
 }
 
-ThreadMemory& OfThisThread() {
-  static thread_local ThreadMemory memory;
+MemoryContext& OfThisThread() {
+  static thread_local MemoryContext memory;
   return memory;
 }
 

@@ -9,18 +9,14 @@
 
 namespace trainsys {
 
-// Puts it in front of libtorch's, once. Threads: any thread.
+// Puts it in front of libtorch's, once. Threads: before others use tensors.
 void InstallLedgerAllocator();
 
 // The block of a storage's memory; null where the memory is another's.
 MemoryBlock* BlockOf(const c10::StorageImpl& storage);
 
 // What the calling thread's allocations are booked with.
-struct ThreadMemory {
-  std::shared_ptr<MemoryAccount> account;  // null: the process's
-  MemoryCategory category = MemoryCategory::kTemporary;
-};
-ThreadMemory& OfThisThread();
+MemoryContext& OfThisThread();
 
 // The account of allocations outside every LedgerScope.
 const std::shared_ptr<MemoryAccount>& ProcessAccount();

@@ -45,9 +45,9 @@ class SavedBytesScope::Account {
     const std::lock_guard lock(mutex_);
     const auto it = live_.find(key);
     if (--it->second.uses > 0) return;
-    if (const auto alive = it->second.storage->lock()) {
-      ReleaseFromBackward(*alive);
-    }
+    const auto alive = it->second.storage->lock();
+    // Memory that was exchanged meanwhile, by a resize, is not what was held.
+    if (alive && alive->data() == it->second.data) ReleaseFromBackward(*alive);
     distinct_bytes_ -= it->second.bytes;
     live_.erase(it);
   }
@@ -63,6 +63,7 @@ class SavedBytesScope::Account {
     // Keeps the address, not the data, from being used again: the key stays
     // unique even where an enclosing scope lets the tensor go.
     std::optional<WeakStorage> storage;
+    const void* data = nullptr;
   };
 
   static StorageKey KeyOf(const at::Tensor& t) {
@@ -72,6 +73,7 @@ class SavedBytesScope::Account {
   void Open(Entry& entry, const c10::Storage& storage) {
     entry.bytes = static_cast<int64_t>(storage.nbytes());
     entry.storage = storage.getWeakStorageImpl();
+    entry.data = storage.data();
     HoldForBackward(*storage.unsafeGetStorageImpl());
     distinct_bytes_ += entry.bytes;
     peak_distinct_bytes_ = std::max(peak_distinct_bytes_, distinct_bytes_);

@@ -38,16 +38,22 @@ class DroppingHooks final : public torch::autograd::SavedVariableHooks {
   // libtorch leaves the version check to the hooks. The second run would read
   // a changed parameter without a word.
   at::Tensor call_unpack_hook() override {
+    CheckVersion();
+    const at::Tensor t = segment_->Get(index_);
+    CheckVersion();  // the second run itself may have changed it
+    return t;
+  }
+
+ private:
+  void CheckVersion() const {
     TORCH_CHECK(version_.current_version() == saved_version_,
                 "one of the variables needed for gradient computation has been "
                 "modified by an inplace operation: saved tensor ",
                 index_, " of ", NameOf(segment_->options()), " is at version ",
                 version_.current_version(), "; expected version ",
                 saved_version_, " instead");
-    return segment_->Get(index_);
   }
 
- private:
   const std::shared_ptr<Segment> segment_;
   c10::VariableVersion version_;  // of the dropped tensor, which may be gone
   uint32_t saved_version_ = 0;

@@ -60,14 +60,14 @@ class FirstRun {
 //   requires a gradient. Segments nest: at depth k, fn runs k + 1 times.
 // fn: must compute the same each time; it asks IsRecomputing() where it must
 //   not act twice, and wraps in KeepInSegment() what must not run twice. It is
-//   kept, with what it captures and with copies of `args`, until the graph
-//   goes.
+//   kept, with what it captures and with copies of `args`, until it has run
+//   again or the graph goes.
 // Random numbers: any generator's are drawn again in the second run, and each
 //   generator is then as it was before it. Where several ranks run, each needs
 //   a RankGeneratorScope: libtorch's own generator is one for the process, and
 //   others would draw from it in between.
 // Thread-local state: dispatch keys (autocast among them), autograd's modes,
-//   the CPU's autocast dtype.
+//   the CPU's autocast dtype, what the MemoryLedger books allocations with.
 // Cost: one more run of fn; the tensors of `args` until backward, and 5 KiB
 //   for each generator that fn draws from. During backward the segment's saved
 //   tensors exist one segment at a time, each until its node is done; after
@@ -88,8 +88,7 @@ class FirstRun {
 //                  [&](const at::Tensor& t) { return block->forward(t); }, x);
 template <typename Fn, typename... Args>
 requires std::invocable<Fn&, const Args&...>
-decltype(auto) Checkpoint(CheckpointOptions options, Fn fn,
-                          const Args&... args) {
+auto Checkpoint(CheckpointOptions options, Fn fn, const Args&... args) {
   if (!c10::GradMode::is_enabled()) return std::invoke(fn, args...);
   // Tensors are kept by the segment, not by the copy of the arguments.
   std::tuple<std::decay_t<const Args&>...> frame(args...);
@@ -109,7 +108,7 @@ decltype(auto) Checkpoint(CheckpointOptions options, Fn fn,
 
 template <typename Fn, typename... Args>
 requires std::invocable<Fn&, const Args&...>
-decltype(auto) Checkpoint(Fn fn, const Args&... args) {
+auto Checkpoint(Fn fn, const Args&... args) {
   return Checkpoint(CheckpointOptions{}, std::move(fn), args...);
 }
 

@@ -37,7 +37,13 @@ void VisitTensors(T& value, const TensorVisitor& visit) {
   } else if constexpr (requires { value.has_value(), *value; }) {
     if (value.has_value()) VisitTensors(*value, visit);
   } else if constexpr (std::ranges::forward_range<T>) {
-    if constexpr (!std::is_arithmetic_v<std::ranges::range_value_t<T>>) {
+    using Element = std::ranges::range_value_t<T>;
+    // A path, for one, is a range of paths.
+    if constexpr (!std::is_arithmetic_v<Element> &&
+                  !std::is_same_v<Element, T>) {
+      static_assert(!std::ranges::view<T>,
+                    "pass a container that owns its tensors: those behind a "
+                    "view are the caller's, and are not ours to take");
       for (auto& element : value) VisitTensors(element, visit);
     }
   }

@@ -17,8 +17,9 @@ namespace trainsys {
 // Errors: collectives::Error out of the operation that saves another tensor.
 class SavedAgain {
  public:
-  SavedAgain(const std::vector<Segment::Saved>& expected,
-             const CheckpointOptions& options);
+  explicit SavedAgain(Segment& segment);
+
+  const SavedTensorHookScope& hooks() const { return scope_; }
 
   // The tensors, empty where nobody needs one.
   // Errors: collectives::Error where the second run saved too few.
@@ -30,8 +31,7 @@ class SavedAgain {
   void Record(const at::Tensor& t);
   void CheckNext(const at::Tensor& t) const;
 
-  const std::vector<Segment::Saved>& expected_;
-  const CheckpointOptions& options_;
+  Segment& segment_;
   std::vector<torch::autograd::SavedVariable> tensors_;
   const SavedTensorHookScope scope_;
 };

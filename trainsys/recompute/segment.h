@@ -7,10 +7,12 @@
 #include <torch/csrc/autograd/saved_variable.h>
 
 #include <any>
+#include <condition_variable>
 #include <cstddef>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "trainsys/memory/ledger.h"
@@ -52,12 +54,6 @@ struct KeptResult {
 //   it; Get() and Release() on any thread.
 class Segment {
  public:
-  struct Saved {
-    SavedFacts facts;
-    bool is_needed = true;
-    torch::autograd::SavedVariable tensor;  // empty until the second run
-  };
-
   // Call it where `inputs` are to be saved.
   Segment(CheckpointOptions options, const std::vector<at::Tensor>& inputs,
           FirstRun::Again again);
@@ -65,7 +61,7 @@ class Segment {
   const CheckpointOptions& options() const { return options_; }
 
   // For the first run to note what it draws from.
-  Draws& draws() { return draws_; }
+  Draws& draws() { return kept_->draws; }
 
   // Takes note of the next saved tensor and returns its number.
   size_t Drop(const at::Tensor& t);
@@ -80,37 +76,55 @@ class Segment {
 
   // Nobody will ask for it again.
   void Release(size_t index);
+  bool IsNeeded(size_t index);
+
+  // Of each saved tensor, once the first run has ended.
+  const std::vector<SavedFacts>& facts() const { return facts_; }
 
  private:
+  class Turn;
   struct Stored {
     std::any frame;
     std::vector<KeptTensor> tensors;
+    Draws draws;
+  };
+  // What a second run starts from. Written by the first run only.
+  struct Kept {
+    FirstRun::Again again;
+    std::vector<KeptTensor> inputs;
+    std::vector<Stored> results;
     Draws draws;
   };
   struct Fetched {
     std::vector<at::Tensor> inputs;
     std::vector<KeptResult> results;
   };
+  struct Slot {
+    bool is_needed = true;
+    torch::autograd::SavedVariable tensor;  // empty until the second run
+  };
 
-  bool IsRecomputed();
-  Fetched FetchKept() const;
-  void RunAgain(Fetched fetched);
+  std::shared_ptr<const Kept> ToRunAgain();
+  static Fetched Fetch(const Kept& kept);
+  void RunAgain(const Kept& kept);
+  std::vector<torch::autograd::SavedVariable> SavedOfSecondRun(const Kept& kept,
+                                                               Fetched fetched);
 
   const CheckpointOptions options_;
-  const FirstRun::Again again_;
-  const std::shared_ptr<MemoryAccount> memory_;  // of the first run's thread
-  const at::Generator generator_;                // likewise
+  const MemoryContext memory_;     // of the first run's thread
+  const at::Generator generator_;  // likewise
   const ForwardState state_;
+  std::vector<SavedFacts> facts_;  // written by the first run only
 
-  // Written by the first run only.
-  std::vector<KeptTensor> inputs_;
-  std::vector<Stored> results_;
-  Draws draws_;
-
-  std::mutex mutex_;  // guards the rest, once the first run has ended
-  std::vector<Saved> saved_;
+  // Guards the rest, once the first run has ended. Never held while anything
+  // of the caller's runs or is destroyed: that may free a graph, which calls
+  // Release().
+  std::mutex mutex_;
+  std::condition_variable turn_ended_;
+  std::thread::id runner_;      // whose second run is going on
+  std::shared_ptr<Kept> kept_;  // null once the second run has ended
+  std::vector<Slot> slots_;
   bool has_first_run_ended_ = false;
-  bool is_recomputed_ = false;
 };
 
 // "Checkpoint 'block 3'", or "Checkpoint" without a label.

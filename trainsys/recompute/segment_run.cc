@@ -17,20 +17,22 @@ thread_local SegmentRun* innermost_run = nullptr;
 
 SegmentRun::SegmentRun(Segment& segment, const SavedTensorHookScope& hooks)
     : segment_(&segment),
-      hooks_(&hooks),
+      hooks_(hooks),
       options_(segment.options()),
       outer_(std::exchange(innermost_run, this)) {}
 
 SegmentRun::SegmentRun(std::vector<KeptResult> results,
+                       const SavedTensorHookScope& hooks,
                        const CheckpointOptions& options)
-    : results_(std::move(results)),
+    : hooks_(hooks),
+      results_(std::move(results)),
       options_(options),
       outer_(std::exchange(innermost_run, this)) {}
 
 SegmentRun::~SegmentRun() { innermost_run = outer_; }
 
 void SegmentRun::Keep(const KeptResult& result) {
-  const OutsideHookScope outside(*hooks_);
+  const OutsideHookScope outside(hooks_);
   segment_->Keep(result);
 }
 
@@ -54,29 +56,23 @@ void SegmentRun::Finish() const {
       NameOf(options_), next_, results_.size()));
 }
 
+OutsideSegments::OutsideSegments()
+    : run_(std::exchange(innermost_run, nullptr)) {
+  const SegmentRun* outermost = run_;
+  while (outermost != nullptr && outermost->outer() != nullptr) {
+    outermost = outermost->outer();
+  }
+  if (outermost != nullptr) hooks_.emplace(outermost->hooks());
+}
+
+OutsideSegments::~OutsideSegments() { innermost_run = run_; }
+
 namespace {
 
-// While it lives, the thread is in no segment, and saves as outside
-// `outermost`, its outermost run.
-class OutsideSegments {
- public:
-  explicit OutsideSegments(const SegmentRun& outermost)
-      : hooks_(outermost.hooks()),
-        run_(std::exchange(innermost_run, nullptr)) {}
-  ~OutsideSegments() { innermost_run = run_; }
-  OutsideSegments(const OutsideSegments&) = delete;
-  OutsideSegments& operator=(const OutsideSegments&) = delete;
-
- private:
-  const OutsideHookScope hooks_;
-  SegmentRun* const run_;
-};
-
-KeptResult RunOutside(const SegmentRun& outermost,
-                      const std::function<ResultParts()>& fn) {
+KeptResult RunOutside(const std::function<ResultParts()>& fn) {
   KeptResult result;
   {
-    const OutsideSegments outside(outermost);
+    const OutsideSegments outside;
     const DrawScope draws(result.draws);
     result.parts = fn();
   }
@@ -89,12 +85,11 @@ KeptResult RunOutside(const SegmentRun& outermost,
 bool IsInSegment() { return innermost_run != nullptr; }
 
 // A second run has the result; first runs inside it keep it for theirs. Where
-// all are first runs, the outermost is where the function runs for all of them.
+// all are first runs, the function runs outside all of them.
 ResultParts KeepParts(const std::function<ResultParts()>& fn) {
-  SegmentRun* outermost = nullptr;
   SegmentRun* run = innermost_run;
-  for (; run != nullptr && run->IsFirst(); run = run->outer()) outermost = run;
-  KeptResult result = run == nullptr ? RunOutside(*outermost, fn) : run->Next();
+  while (run != nullptr && run->IsFirst()) run = run->outer();
+  KeptResult result = run == nullptr ? RunOutside(fn) : run->Next();
   for (SegmentRun* r = innermost_run; r != run; r = r->outer()) r->Keep(result);
   return std::move(result.parts);
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <vector>
 
 #include "trainsys/autograd/saved_tensor_hooks.h"
@@ -17,7 +18,8 @@ class SegmentRun {
   // A first run, which keeps results.
   SegmentRun(Segment& segment, const SavedTensorHookScope& hooks);
   // A second run, which is given what the first one kept.
-  SegmentRun(std::vector<KeptResult> results, const CheckpointOptions& options);
+  SegmentRun(std::vector<KeptResult> results, const SavedTensorHookScope& hooks,
+             const CheckpointOptions& options);
   ~SegmentRun();
   SegmentRun(const SegmentRun&) = delete;
   SegmentRun& operator=(const SegmentRun&) = delete;
@@ -27,8 +29,8 @@ class SegmentRun {
 
   // First runs: keeps the result as the enclosing scopes' saved tensors.
   void Keep(const KeptResult& result);
-  // First runs: the scope that drops what the segment saves.
-  const SavedTensorHookScope& hooks() const { return *hooks_; }
+  // The scope that drops, or takes, what the segment saves.
+  const SavedTensorHookScope& hooks() const { return hooks_; }
 
   // Second runs: the next result, the generators as it left them.
   // Errors: collectives::Error where the first run kept no more.
@@ -38,11 +40,25 @@ class SegmentRun {
 
  private:
   Segment* const segment_ = nullptr;
-  const SavedTensorHookScope* const hooks_ = nullptr;
+  const SavedTensorHookScope& hooks_;
   std::vector<KeptResult> results_;
   size_t next_ = 0;
   const CheckpointOptions& options_;
   SegmentRun* const outer_;
+};
+
+// While it lives, the thread is in no segment, and saves as outside all that it
+// was in.
+class OutsideSegments {
+ public:
+  OutsideSegments();
+  ~OutsideSegments();
+  OutsideSegments(const OutsideSegments&) = delete;
+  OutsideSegments& operator=(const OutsideSegments&) = delete;
+
+ private:
+  std::optional<OutsideHookScope> hooks_;
+  SegmentRun* const run_;
 };
 
 }  // namespace trainsys

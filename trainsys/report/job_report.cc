@@ -188,6 +188,7 @@ JobReport MakeReport(const JobOptions& options, int64_t context,
   for (double ms : step_ms) total_ms += ms;
   report.tokens_per_s = static_cast<double>(report.tokens_per_step) *
                         static_cast<double>(step_ms.size()) / total_ms * 1e3;
+  report.outside_peak_bytes = result.outside_peak_bytes;
   report.parameter_hash = result.ranks[0].parameter_hash;
   report.is_in_sync = true;
   for (size_t r = 0; r < result.ranks.size(); ++r) {
@@ -229,7 +230,7 @@ std::string AsText(const JobOptions& options, const JobReport& report) {
   }
   std::vector<MemoryReport> memory;
   for (const RankReport& rank : report.ranks) memory.push_back(rank.memory);
-  text += "\n" + MemoryText(memory);
+  text += "\n" + MemoryText(memory, report.outside_peak_bytes);
   text += fmt::format(
       "\nparameter hash {:016x}{}\n", report.parameter_hash,
       report.is_in_sync ? ", the same on all ranks" : " on rank 0 only");

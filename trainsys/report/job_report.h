@@ -40,8 +40,9 @@ struct JobReport {
   double tokens_per_s = 0;
   std::vector<double> losses;
   std::vector<RankReport> ranks;
-  uint64_t parameter_hash = 0;  // of all ranks, if they agree
-  bool is_in_sync = false;      // they do
+  int64_t outside_peak_bytes = 0;  // of the process, outside ranks
+  uint64_t parameter_hash = 0;     // of all ranks, if they agree
+  bool is_in_sync = false;         // they do
   std::optional<Proof> proof;
 };
 

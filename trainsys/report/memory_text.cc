@@ -49,15 +49,18 @@ std::string FirstDifference(const std::vector<MemoryReport>& ranks) {
 
 }  // namespace
 
-std::string MemoryText(const std::vector<MemoryReport>& ranks) {
+std::string MemoryText(const std::vector<MemoryReport>& ranks,
+                       int64_t outside_peak_bytes) {
   std::string text = Table(ranks.at(0));
   int64_t peaks = 0;
   for (const MemoryReport& rank : ranks) peaks += rank.peak.bytes;
   text += fmt::format(
       "  saved for backward: {} raw, {} distinct without parameters\n"
-      "  the ranks' peaks add up to {:.1f} MB\n",
+      "  host: at most {:.1f} MB, all peaks together, of which {:.1f} MB are "
+      "no rank's\n",
       ranks[0].saved_raw_bytes, ranks[0].saved_distinct_bytes,
-      static_cast<double>(peaks) / 1e6);
+      static_cast<double>(peaks + outside_peak_bytes) / 1e6,
+      static_cast<double>(outside_peak_bytes) / 1e6);
   const std::string difference = FirstDifference(ranks);
   if (!difference.empty()) {
     return text + "FAIL memory is not as budgeted: " + difference + "\n";

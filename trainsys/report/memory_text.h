@@ -22,7 +22,9 @@ struct MemoryReport {
 };
 
 // The first rank after forward, where most is known, and at its peak; then
-// whether every rank is as budgeted at every point, and what differs if not.
-std::string MemoryText(const std::vector<MemoryReport>& ranks);
+// the most that all together can have held, with the process's own bytes; and
+// whether every rank is as budgeted at every point, or what differs.
+std::string MemoryText(const std::vector<MemoryReport>& ranks,
+                       int64_t outside_peak_bytes);
 
 }  // namespace trainsys

@@ -24,7 +24,7 @@ using collectives::Communicator;
 using collectives::InvalidArgument;
 
 constexpr int64_t kBeforeTheFirstStep = -1;  // for the initial weights
-constexpr int64_t kByteValues = 256;  // tokens are bytes
+constexpr int64_t kByteValues = 256;         // tokens are bytes
 
 void CheckRange(const std::string& name, int64_t value, int64_t least,
                 int64_t most) {
@@ -67,7 +67,7 @@ RankSummary Summarize(const BucketedDDP& ddp, const Optimizer& optimizer,
   return summary;
 }
 
-// Events kept by all ranks together, about 40 bytes each.
+// Events kept by all ranks together, 32 bytes each.
 constexpr size_t kMemoryEvents = size_t{1} << 19;
 
 // Trains one rank. Only rank 0 writes `result`: the others may be elsewhere.
@@ -201,10 +201,12 @@ JobResult RunJob(collectives::RankRunner& runner, const JobOptions& options,
                  const ByteDataset& data, const StepObserver& observer) {
   Validate(options);
   JobResult result;
+  ProcessLedger().ResetPeak();
   result.recorders =
       runner.Run({.ranks = options.ranks}, [&](Communicator& comm) {
         TrainRank(options, data, observer, comm, result);
       });
+  result.outside_peak_bytes = ProcessLedger().Peak().bytes;
   return result;
 }
 

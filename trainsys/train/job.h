@@ -74,6 +74,8 @@ struct JobResult {
   std::vector<double> losses;  // of each step, mean over the global batch
   std::vector<RankSummary> ranks;
   std::vector<collectives::Recorder> recorders;  // of each rank
+  // The most that this process's threads outside ranks held meanwhile.
+  int64_t outside_peak_bytes = 0;
   std::vector<at::Tensor> snapshot;
 };
 
