@@ -2,7 +2,10 @@
 
 #include <Eigen/Core>
 #include <algorithm>
+#include <array>
 #include <type_traits>
+
+#include "collectives/reduce/sixteen_bit.h"
 
 namespace collectives {
 namespace {
@@ -11,6 +14,9 @@ namespace {
 // in the first-level cache for dozens of ranks.
 constexpr int64_t kBlock = 128;
 
+template <typename T>
+constexpr bool kIs16Bit = std::is_same_v<T, BF16> || std::is_same_v<T, F16>;
+
 // The type in which a fold of T is computed. Integers wrap around, which is
 // defined for unsigned types only; minimum and maximum need the sign.
 template <typename T, ReduceOp op>
@@ -18,11 +24,11 @@ struct Accumulator {
   using type = T;
 };
 template <ReduceOp op>
-struct Accumulator<Eigen::half, op> {
+struct Accumulator<F16, op> {
   using type = float;
 };
 template <ReduceOp op>
-struct Accumulator<Eigen::bfloat16, op> {
+struct Accumulator<BF16, op> {
   using type = float;
 };
 template <ReduceOp op>
@@ -58,11 +64,21 @@ void FoldAll(std::span<const void* const> sources,
   using Values = Eigen::Array<T, Eigen::Dynamic, 1>;
   using Block = Eigen::Array<Acc, Eigen::Dynamic, 1, 0, kBlock, 1>;
   Block acc;
+  // Of 16-bit floats only: one block as it is computed with, and as it is
+  // stored.
+  [[maybe_unused]] Block wide;
+  [[maybe_unused]] std::array<T, kBlock> narrow;
   for (int64_t at = 0; at < range.elems; at += kBlock) {
     const int64_t n = std::min(kBlock, range.elems - at);
-    const auto block = [from = range.source_begin + at, n](const void* source) {
-      return Eigen::Map<const Values>(static_cast<const T*>(source) + from, n)
-          .template cast<Acc>();
+    const auto block = [&, from = range.source_begin + at](const void* source) {
+      const T* const values = static_cast<const T*>(source) + from;
+      if constexpr (kIs16Bit<T>) {
+        wide.resize(n);
+        Widen(values, n, wide.data());
+        return Eigen::Map<const Block>(wide.data(), n);
+      } else {
+        return Eigen::Map<const Values>(values, n).template cast<Acc>();
+      }
     };
     acc = block(sources[0]);
     for (const void* source : sources.subspan(1)) {
@@ -71,10 +87,14 @@ void FoldAll(std::span<const void* const> sources,
     if constexpr (op == ReduceOp::kAverage) {
       acc /= static_cast<Acc>(sources.size());
     }
+    if constexpr (kIs16Bit<T>) Narrow(acc.data(), n, narrow.data());
     for (void* destination : destinations) {
-      Eigen::Map<Values>(
-          static_cast<T*>(destination) + range.destination_begin + at, n) =
-          acc.template cast<T>();
+      T* const to = static_cast<T*>(destination) + range.destination_begin + at;
+      if constexpr (kIs16Bit<T>) {
+        std::copy_n(narrow.data(), n, to);
+      } else {
+        Eigen::Map<Values>(to, n) = acc.template cast<T>();
+      }
     }
   }
 }
@@ -111,9 +131,9 @@ void Fold(DType dtype, ReduceOp op, std::span<const void* const> sources,
     case DType::kF32:
       return FoldWith<float>(op, sources, destinations, range);
     case DType::kBF16:
-      return FoldWith<Eigen::bfloat16>(op, sources, destinations, range);
+      return FoldWith<BF16>(op, sources, destinations, range);
     case DType::kF16:
-      return FoldWith<Eigen::half>(op, sources, destinations, range);
+      return FoldWith<F16>(op, sources, destinations, range);
     case DType::kI64:
       return FoldWith<int64_t>(op, sources, destinations, range);
     case DType::kI32:
