@@ -2,27 +2,8 @@
 # bench_collectives: every asked-for case is in the table and in the JSON, with
 # the floor and each peer where it is to be; an MPI that is missing or broken is
 # one line; wrong usage is one line and exit code 2. No time is judged.
-set -u
-bench=$PWD/tools/bench_collectives
-cd "$TEST_TMPDIR" || exit 1
-failures=0
-
-fail() {
-  echo "FAILED: $*"
-  failures=$((failures + 1))
-}
-
-# refuses WORDS FLAGS...: exit code 2, nothing on stdout, one line with WORDS.
-refuses() {
-  local words=$1 code
-  shift
-  "$bench" "$@" >out 2>err
-  code=$?
-  [ "$code" = 2 ] || fail "exit code $code for $*"
-  [ ! -s out ] || fail "stdout for $*"
-  [ "$(wc -l <err)" = 1 ] || fail "not one line for $*: $(cat err)"
-  grep -qF -- "$words" err || fail "no '$words' for $*: $(cat err)"
-}
+. tests/tools/tool_test.sh tools/bench_collectives
+bench=$tool
 
 # runs FLAGS...: exit code 0, 100 columns, rows in r.json.
 runs() {

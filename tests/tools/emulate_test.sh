@@ -1,27 +1,8 @@
 #!/usr/bin/env bash
 # emulate: wrong usage is one line and exit code 2; equal seeds give equal
 # parameters, whatever the bucket size and the ZeRO stage; the proof passes.
-set -u
-emulate=$PWD/tools/emulate
-cd "$TEST_TMPDIR" || exit 1
-failures=0
-
-fail() {
-  echo "FAILED: $*"
-  failures=$((failures + 1))
-}
-
-# refuses WORDS FLAGS...: exit code 2, nothing on stdout, one line with WORDS.
-refuses() {
-  local words=$1 code
-  shift
-  "$emulate" "$@" >out 2>err
-  code=$?
-  [ "$code" = 2 ] || fail "exit code $code for $*"
-  [ ! -s out ] || fail "stdout for $*"
-  [ "$(wc -l <err)" = 1 ] || fail "not one line for $*: $(cat err)"
-  grep -qF -- "$words" err || fail "no '$words' for $*: $(cat err)"
-}
+. tests/tools/tool_test.sh tools/emulate
+emulate=$tool
 
 : >empty
 echo short >short

@@ -1,27 +1,8 @@
 #!/usr/bin/env bash
 # plan: the answer in the first line; wrong usage is one line and exit code 2;
 # --json is valid; a large model costs little memory to plan.
-set -u
-plan=$PWD/tools/plan
-cd "$TEST_TMPDIR" || exit 1
-failures=0
-
-fail() {
-  echo "FAILED: $*"
-  failures=$((failures + 1))
-}
-
-# refuses WORDS FLAGS...: exit code 2, nothing on stdout, one line with WORDS.
-refuses() {
-  local words=$1 code
-  shift
-  "$plan" "$@" >out 2>err
-  code=$?
-  [ "$code" = 2 ] || fail "exit code $code for $*"
-  [ ! -s out ] || fail "stdout for $*"
-  [ "$(wc -l <err)" = 1 ] || fail "not one line for $*: $(cat err)"
-  grep -qF -- "$words" err || fail "no '$words' for $*: $(cat err)"
-}
+. tests/tools/tool_test.sh tools/plan
+plan=$tool
 
 # answers FIRST_LINE FLAGS...: exit code 0, nothing on stderr, 80 columns.
 answers() {
