@@ -80,5 +80,17 @@ TEST(ProofTest, PassesOnlyWithEqualBitsAndWithinTheTolerance) {
   EXPECT_FALSE((Proof{1, true, 0, 2 * kF64Tolerance}.HasPassed()));
 }
 
+TEST(ProofMemoryBytesTest, OnlyFullRecomputationHalvesWhatARowTakes) {
+  JobOptions options;
+  const int64_t full = ProofMemoryBytes(options);
+  options.activation_budget_bytes = 1 << 30;
+  EXPECT_GT(ProofMemoryBytes(options), full);
+  options.activation_budget_bytes = 0;
+  for (const char* policy : {"none", "selective", "every-2"}) {
+    options.recompute = policy;
+    EXPECT_GT(ProofMemoryBytes(options), full) << policy;
+  }
+}
+
 }  // namespace
 }  // namespace trainsys

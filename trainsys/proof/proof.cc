@@ -70,8 +70,11 @@ std::optional<Proof> Prove(collectives::RankRunner& runner,
 int64_t ProofMemoryBytes(const JobOptions& options) {
   constexpr int64_t kBytes = 400'000'000;
   constexpr int64_t kBytesPerRow = 76'000'000;
-  // Without recomputation the ranks' own f64 run, beside it, holds as much.
-  const int64_t times = options.recompute == "none" ? 2 : 1;
+  // Unless every block is recomputed, the ranks' own f64 run, beside it, may
+  // hold as much.
+  const bool is_full =
+      options.recompute == "full" && options.activation_budget_bytes <= 0;
+  const int64_t times = is_full ? 1 : 2;
   return kBytes + times * kBytesPerRow * options.ranks * options.batch;
 }
 
