@@ -1,18 +1,13 @@
 #include "collectives/reduce/fold.h"
 
-#include <Eigen/Core>
 #include <algorithm>
-#include <array>
+#include <cstring>
 #include <type_traits>
 
 #include "collectives/reduce/sixteen_bit.h"
 
 namespace collectives {
 namespace {
-
-// 512 bytes of f32: with it, one block of each source and destination stays
-// in the first-level cache for dozens of ranks.
-constexpr int64_t kBlock = 128;
 
 template <typename T>
 constexpr bool kIs16Bit = std::is_same_v<T, BF16> || std::is_same_v<T, F16>;
@@ -42,61 +37,150 @@ requires(op == ReduceOp::kSum ||
   using type = uint32_t;
 };
 
-template <ReduceOp op, typename Acc, typename Values>
-void Combine(Acc& acc, const Values& values) {
-  if constexpr (op == ReduceOp::kSum || op == ReduceOp::kAverage) {
-    acc += values;
-  } else if constexpr (op == ReduceOp::kProduct) {
-    acc *= values;
-  } else {
-    using T = typename Acc::Scalar;
-    // Whichever is NaN stays: every comparison with it is false.
-    acc = acc.binaryExpr(values, [](T a, T b) {
-      return (op == ReduceOp::kMin ? a < b : a > b) || a != a ? a : b;
-    });
+// One register of AVX, two of SSE or NEON, in which as many elements are
+// folded at once. Everything that takes them is inlined into a function that
+// knows which.
+template <typename Acc>
+struct VectorOf {
+  // NOLINTNEXTLINE: of a template's argument only a typedef can be a vector.
+  typedef Acc type __attribute__((vector_size(32)));
+};
+
+template <typename T, ReduceOp op>
+class Folder {
+ public:
+  using Acc = typename Accumulator<T, op>::type;
+  using Vector = typename VectorOf<Acc>::type;
+  static constexpr int64_t kLanes = sizeof(Vector) / sizeof(Acc);
+  // So many stay in registers, and each source is read 256 bytes at a time.
+  static constexpr int kVectors = 8;
+
+  COLLECTIVES_INLINE static void Fold(std::span<const void* const> sources,
+                                      std::span<void* const> destinations,
+                                      const FoldRange& range) {
+    constexpr int64_t kBlock = kVectors * kLanes;
+    int64_t at = 0;
+    for (; at + kBlock <= range.elems; at += kBlock) {
+      FoldBlock<kVectors>(sources, destinations, range, at, kLanes);
+    }
+    for (; at + kLanes <= range.elems; at += kLanes) {
+      FoldBlock<1>(sources, destinations, range, at, kLanes);
+    }
+    if (at < range.elems) {
+      FoldBlock<1>(sources, destinations, range, at, range.elems - at);
+    }
   }
+
+ private:
+  // `lanes`: how many of each vector's to load and store.
+  template <int vectors>
+  COLLECTIVES_INLINE static void FoldBlock(
+      std::span<const void* const> sources, std::span<void* const> destinations,
+      const FoldRange& range, int64_t at, int64_t lanes) {
+    Vector acc[vectors];
+    const int64_t from = range.source_begin + at;
+#pragma GCC unroll 8
+    for (int v = 0; v < vectors; ++v) {
+      Load(sources[0], from + v * kLanes, lanes, acc[v]);
+    }
+    for (size_t s = 1; s < sources.size(); ++s) {
+#pragma GCC unroll 8
+      for (int v = 0; v < vectors; ++v) {
+        Vector values;
+        Load(sources[s], from + v * kLanes, lanes, values);
+        Combine(acc[v], values);
+      }
+    }
+    if constexpr (op == ReduceOp::kAverage) {
+      const auto ranks = static_cast<Acc>(sources.size());
+#pragma GCC unroll 8
+      for (int v = 0; v < vectors; ++v) acc[v] /= ranks;
+    }
+    Store<vectors>(acc, destinations, range.destination_begin + at, lanes);
+  }
+
+  COLLECTIVES_INLINE static void Combine(Vector& acc, const Vector& values) {
+    if constexpr (op == ReduceOp::kSum || op == ReduceOp::kAverage) {
+      acc += values;
+    } else if constexpr (op == ReduceOp::kProduct) {
+      acc *= values;
+    } else if constexpr (op == ReduceOp::kMin) {
+      // Whichever is NaN stays: every comparison with it is false.
+      acc = ((acc < values) | (acc != acc)) ? acc : values;
+    } else {
+      acc = ((acc > values) | (acc != acc)) ? acc : values;
+    }
+  }
+
+  COLLECTIVES_INLINE static void Load(const void* memory, int64_t elem,
+                                      int64_t lanes, Vector& to) {
+    const T* const from = static_cast<const T*>(memory) + elem;
+    if constexpr (kIs16Bit<T>) {
+      Halves halves{};
+      Copy(from, lanes, &halves);
+      Widen(T{}, halves, to);
+    } else {
+      to = Vector{};
+      Copy(from, lanes, &to);
+    }
+  }
+
+  template <int vectors>
+  COLLECTIVES_INLINE static void Store(const Vector (&acc)[vectors],
+                                       std::span<void* const> destinations,
+                                       int64_t elem, int64_t lanes) {
+    if constexpr (kIs16Bit<T>) {
+      Halves narrow[vectors];
+#pragma GCC unroll 8
+      for (int v = 0; v < vectors; ++v) Narrow(T{}, acc[v], narrow[v]);
+      StoreAll<vectors>(narrow, destinations, elem, lanes);
+    } else {
+      StoreAll<vectors>(acc, destinations, elem, lanes);
+    }
+  }
+
+  template <int vectors, typename Stored>
+  COLLECTIVES_INLINE static void StoreAll(const Stored (&values)[vectors],
+                                          std::span<void* const> destinations,
+                                          int64_t elem, int64_t lanes) {
+    for (void* destination : destinations) {
+      T* const to = static_cast<T*>(destination) + elem;
+#pragma GCC unroll 8
+      for (int v = 0; v < vectors; ++v) {
+        Copy(&values[v], lanes, to + v * kLanes);
+      }
+    }
+  }
+
+  // Of all lanes in one instruction, from and to any address.
+  COLLECTIVES_INLINE static void Copy(const void* from, int64_t lanes,
+                                      void* to) {
+    if (lanes == kLanes) {
+      std::memcpy(to, from, kLanes * sizeof(T));
+    } else {
+      std::memcpy(to, from, static_cast<size_t>(lanes) * sizeof(T));
+    }
+  }
+};
+
+// The same bits either way: no operation here depends on the width.
+#if defined(__x86_64__)
+template <typename T, ReduceOp op>
+[[gnu::target("avx2")]] void FoldWide(std::span<const void* const> sources,
+                                      std::span<void* const> destinations,
+                                      const FoldRange& range) {
+  Folder<T, op>::Fold(sources, destinations, range);
 }
+#endif
 
 template <typename T, ReduceOp op>
 void FoldAll(std::span<const void* const> sources,
              std::span<void* const> destinations, const FoldRange& range) {
-  using Acc = typename Accumulator<T, op>::type;
-  using Values = Eigen::Array<T, Eigen::Dynamic, 1>;
-  using Block = Eigen::Array<Acc, Eigen::Dynamic, 1, 0, kBlock, 1>;
-  Block acc;
-  // Of 16-bit floats only: one block as it is computed with, and as it is
-  // stored.
-  [[maybe_unused]] Block wide;
-  [[maybe_unused]] std::array<T, kBlock> narrow;
-  for (int64_t at = 0; at < range.elems; at += kBlock) {
-    const int64_t n = std::min(kBlock, range.elems - at);
-    const auto block = [&, from = range.source_begin + at](const void* source) {
-      const T* const values = static_cast<const T*>(source) + from;
-      if constexpr (kIs16Bit<T>) {
-        wide.resize(n);
-        Widen(values, n, wide.data());
-        return Eigen::Map<const Block>(wide.data(), n);
-      } else {
-        return Eigen::Map<const Values>(values, n).template cast<Acc>();
-      }
-    };
-    acc = block(sources[0]);
-    for (const void* source : sources.subspan(1)) {
-      Combine<op>(acc, block(source));
-    }
-    if constexpr (op == ReduceOp::kAverage) {
-      acc /= static_cast<Acc>(sources.size());
-    }
-    if constexpr (kIs16Bit<T>) Narrow(acc.data(), n, narrow.data());
-    for (void* destination : destinations) {
-      T* const to = static_cast<T*>(destination) + range.destination_begin + at;
-      if constexpr (kIs16Bit<T>) {
-        std::copy_n(narrow.data(), n, to);
-      } else {
-        Eigen::Map<Values>(to, n) = acc.template cast<T>();
-      }
-    }
-  }
+#if defined(__x86_64__)
+  static const bool is_wide = __builtin_cpu_supports("avx2");
+  if (is_wide) return FoldWide<T, op>(sources, destinations, range);
+#endif
+  Folder<T, op>::Fold(sources, destinations, range);
 }
 
 template <typename T>
