@@ -152,6 +152,13 @@ std::string Describe(const Call& call) {
   return call.is_recomputed ? text + " (recomputed)" : text;
 }
 
+bool Matches(const Call& a, const Call& b) {
+  return a.operation == b.operation && a.reduce_op == b.reduce_op &&
+         a.dtype == b.dtype && a.elems == b.elems && a.root == b.root &&
+         a.is_recomputed == b.is_recomputed && a.label == b.label &&
+         a.counts == b.counts;
+}
+
 std::string Differences(const Call& a, const Call& b) {
   std::string text;
   auto differ = [&text](bool is_different, const char* fact) {

@@ -54,6 +54,9 @@ int64_t OffsetOf(const Call& call, int rank);
 // "all-reduce average f32 x 1024 'bucket 3'", " (recomputed)" where it is
 std::string Describe(const Call& call);
 
+// Whether the calls of two ranks ask for the same.
+bool Matches(const Call& a, const Call& b);
+
 // Which facts differ, as words: "elements, label". Empty: the calls match.
 std::string Differences(const Call& a, const Call& b);
 

@@ -21,7 +21,7 @@ Entry::Entry(std::shared_ptr<C10dGroup> group,
   }
 }
 
-void Entry::Await() {
+void Entry::Await(int64_t /*since_ns*/) {
   const auto is_settled = [this] { return IsSettled(); };
   while (!settled_.Await(std::chrono::milliseconds(50), is_settled)) {
   }

@@ -47,7 +47,7 @@ class Entry final : public Pending {
 
   Stage stage() const override { return stage_; }
   void Look(int64_t) override {}  // the channel's thread keeps the deadline
-  void Await() override;
+  void Await(int64_t since_ns) override;
   void Withdraw() override;
   void ThrowIfFailed() const override;
   int64_t matched_ns() const override { return matched_ns_; }

@@ -15,7 +15,7 @@
 #include "collectives/c10d/options.h"
 #include "collectives/c10d/store.h"
 #include "collectives/c10d/verdict.h"
-#include "collectives/sync/abort_flag.h"
+#include "collectives/sync/set_once.h"
 
 namespace collectives {
 

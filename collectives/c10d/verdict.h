@@ -11,7 +11,7 @@
 #include "collectives/c10d/mesh.h"
 #include "collectives/c10d/store.h"
 #include "collectives/rank/failure.h"
-#include "collectives/sync/abort_flag.h"
+#include "collectives/rank/failure.h"
 
 namespace collectives {
 

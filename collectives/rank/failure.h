@@ -18,6 +18,12 @@ struct Failure {
   std::string what;
 };
 
+// Why a rank failed, for all others to know.
+struct FailureCause {
+  int rank = 0;  // that failed
+  std::string what;
+};
+
 // "timed out after 500 ms waiting for ranks 1 3 of 4"
 Failure TimeoutOf(std::chrono::nanoseconds timeout,
                   const std::vector<int>& missing, int ranks);

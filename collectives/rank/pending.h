@@ -4,12 +4,14 @@
 
 #include <cstdint>
 
+#include "collectives/sync/rendezvous.h"
+
 namespace collectives {
 
 // Threads: the rank's own, but for stage().
 class Pending {
  public:
-  enum class Stage { kOpen, kMatched, kDone, kFailed };
+  using Stage = collectives::Stage;
 
   virtual ~Pending() = default;
 
@@ -22,8 +24,9 @@ class Pending {
   // One look, which never blocks; gives up what will never match.
   // `since_ns`: when the rank first looked.
   virtual void Look(int64_t since_ns) = 0;
-  // Blocks until settled, helping where the backend lets it.
-  virtual void Await() = 0;
+  // Blocks until settled, helping where the backend lets it. `since_ns`: when
+  // the wait began.
+  virtual void Await(int64_t since_ns) = 0;
   // An exception unwinds: if nobody has matched the call yet, nobody shall.
   virtual void Withdraw() = 0;
   virtual void ThrowIfFailed() const = 0;

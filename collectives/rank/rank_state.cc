@@ -7,20 +7,22 @@
 
 namespace collectives {
 
-void RankState::RunContinuations() {
-  if (!runner_.TryTake()) return;
+bool RankState::RunContinuations() {
+  if (!runner_.TryTake()) return false;
   struct Release {
     Claim& claim;
     ~Release() { claim.Release(); }
   } release{runner_};
-  for (;;) {
+  for (bool has_run = false;;) {
     std::optional<Continuation> next;
     {
       const CallerGuard guard(*this);
       next = continuations_.TryTake();
     }
-    if (!next) return;
-    if (!next->HasFailed()) next->fn();
+    if (!next) return has_run;
+    if (next->HasFailed()) continue;
+    next->fn();
+    has_run = true;
   }
 }
 

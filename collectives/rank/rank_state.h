@@ -21,8 +21,8 @@ class RankState {
   // What waits to be run. Under a CallerGuard only.
   Continuations& continuations() { return continuations_; }
   // Runs what is ready and drops what has failed. Does nothing from inside a
-  // continuation.
-  void RunContinuations();
+  // continuation. Result: whether it has run any.
+  bool RunContinuations();
   // The rank makes no more calls. A function that waits to be run may own a
   // Work and that this state: destroyed here, or never.
   void ForgetContinuations() { continuations_.TakeAll(); }

@@ -67,7 +67,7 @@ class Run {
   }
 
   void ThrowIfFailed() const {
-    const FailureCause* cause = first_.cause();
+    const FailureCause* cause = first_.get();
     if (cause == nullptr) return;
     const int rank = FirstFailure(cause->rank, errors_);
     const std::exception_ptr& error = errors_[static_cast<size_t>(rank)];
@@ -87,12 +87,12 @@ class Run {
   void Fail(int rank, const std::exception_ptr& error) {
     errors_[static_cast<size_t>(rank)] = error;
     const FailureCause cause = CauseOf(rank, error);
-    first_.Raise(cause);
+    first_.Set(cause);
     if (threads_.on_failure) threads_.on_failure(cause);
   }
 
   const RankThreads& threads_;
-  AbortFlag first_;
+  SetOnce<FailureCause> first_;
   // Each written by its rank's thread, read after the threads are joined.
   std::vector<std::exception_ptr> errors_;
 };

@@ -4,7 +4,8 @@
 #include <exception>
 #include <functional>
 
-#include "collectives/sync/abort_flag.h"
+#include "collectives/rank/failure.h"
+#include "collectives/sync/set_once.h"
 
 namespace collectives {
 

@@ -10,7 +10,8 @@
 namespace collectives {
 namespace {
 
-Record PostedRecord(const Call& call, const Position& position, int ranks) {
+Record PostedRecord(const Call& call, const Position& position, int ranks,
+                    int64_t posted_ns) {
   Record record;
   record.channel = *position.channel;
   record.sequence = position.sequence;
@@ -23,7 +24,7 @@ Record PostedRecord(const Call& call, const Position& position, int ranks) {
   record.label = call.label;
   record.is_async = call.is_async;
   record.is_recomputed = call.is_recomputed;
-  record.posted_ns = NowNs();
+  record.posted_ns = posted_ns;
   return record;
 }
 
@@ -52,14 +53,17 @@ RankWork::RankWork(std::shared_ptr<RankState> state, Position position,
                    const Call& call, int ranks)
     : state_(std::move(state)),
       position_(std::move(position)),
-      record_(state_->recorder().Add(PostedRecord(call, position_, ranks))),
+      is_async_(call.is_async),
+      posted_ns_(NowNs()),
+      record_(state_->recorder().Add(
+          PostedRecord(call, position_, ranks, posted_ns_))),
       exceptions_(std::uncaught_exceptions()) {}
 
 RankWork::~RankWork() {
   if (std::uncaught_exceptions() > exceptions_) Withdraw();
   if (is_recorded_ || !pending_) return;
   const int64_t began_ns = NowNs();
-  pending_->Await();
+  pending_->Await(began_ns);
   try {
     const CallerGuard guard(*state_);
     WriteRecord(began_ns);
@@ -77,8 +81,8 @@ bool RankWork::IsDone() {
 }
 
 void RankWork::Wait() {
-  state_->RunContinuations();
-  Settle();
+  const bool has_run = state_->RunContinuations();
+  Settle(!is_async_ && !has_run);
   if (pending_) ThrowIfFailed();
   state_->RunContinuations();
 }
@@ -113,18 +117,18 @@ void RankWork::Withdraw() {
   }
 }
 
-void RankWork::Settle() {
+void RankWork::Settle(bool began_when_posted) {
   if (is_recorded_) return;
   const CallerGuard guard(*state_);
-  const int64_t began_ns = NowNs();
-  pending_->Await();
+  const int64_t began_ns = began_when_posted ? posted_ns_ : NowNs();
+  pending_->Await(began_ns);
   WriteRecord(began_ns);
   is_recorded_ = true;
   if (pending_->stage() != Pending::Stage::kDone) return;
   // Matched, as this one was: no peer is waited for here.
   for (const auto& earlier : state_->continuations().Before(
            position_.channel.get(), position_.sequence)) {
-    earlier->Await();
+    earlier->Await(began_ns);
   }
   pending_.reset();
 }

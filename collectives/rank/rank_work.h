@@ -32,13 +32,15 @@ class RankWork final : public Work::State {
     pending_ = std::move(pending);
   }
 
+  int64_t posted_ns() const { return posted_ns_; }
+
   bool IsDone() override;
   void Wait() override;
   void OnDone(std::function<void()> fn) override;
 
  private:
   void Withdraw();
-  void Settle();
+  void Settle(bool began_when_posted);
   void ThrowIfFailed() const;
   void WriteRecord(int64_t began_ns);
 
@@ -46,6 +48,8 @@ class RankWork final : public Work::State {
   Position position_;
   // Let go once it is done and recorded: it may hold much.
   std::shared_ptr<Pending> pending_;
+  const bool is_async_;
+  const int64_t posted_ns_;
   const uint64_t record_;
   const int exceptions_;  // that unwound when it was posted
   int64_t first_look_ns_ = 0;

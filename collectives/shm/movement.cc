@@ -25,8 +25,9 @@ bool MovesData(const Call& call, int ranks) {
 
 }  // namespace
 
-Movement::Movement(std::span<const Call* const> calls) {
+void Movement::Plan(std::span<const Call* const> calls) {
   const Call& facts = *calls[0];
+  elems_ = 0;
   if (!MovesData(facts, static_cast<int>(calls.size()))) return;
   operation_ = facts.operation;
   reduce_op_ = facts.reduce_op;
@@ -34,6 +35,9 @@ Movement::Movement(std::span<const Call* const> calls) {
   root_ = facts.root;
   elems_ = facts.elems;
   elem_bytes_ = SizeOf(facts.dtype);
+  inputs_.clear();
+  outputs_.clear();
+  offsets_.clear();
   for (const Call* call : calls) {
     inputs_.push_back(call->input);
     outputs_.push_back(call->output);

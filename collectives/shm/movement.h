@@ -1,4 +1,4 @@
-// What a matched collective does to memory. Pure; no threads.
+// What a matched collective does to memory. No threads.
 #pragma once
 
 #include <cstdint>
@@ -13,9 +13,9 @@ namespace collectives {
 // whole buffer; any cut into ranges gives the same bits.
 class Movement {
  public:
-  Movement() = default;
-  // `calls`: one for each rank, in rank order, all matching.
-  explicit Movement(std::span<const Call* const> calls);
+  // `calls`: one for each rank, in rank order, all matching. Once for each
+  // collective; memory is used again.
+  void Plan(std::span<const Call* const> calls);
 
   // How many elements have to be moved; 0 for barriers and for a single rank
   // whose result is already in place.

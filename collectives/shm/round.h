@@ -1,145 +1,108 @@
 // One collective of a channel: the ranks meet in it, match, and move its data.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <memory>
-#include <string>
-#include <utility>
 #include <vector>
 
 #include "collectives/call.h"
 #include "collectives/rank/failure.h"
 #include "collectives/rank/pending.h"
 #include "collectives/shm/movement.h"
-#include "collectives/sync/wait_word.h"
+#include "collectives/sync/chain.h"
+#include "collectives/sync/chunks.h"
+#include "collectives/sync/primitives.h"
+#include "collectives/sync/rendezvous.h"
 
 namespace collectives {
 
-class Round;
+struct ShmChannel;
 
-// Counted reference to a Round. Threads: each reference has one owner.
-class RoundRef {
+// A node of its channel's chain; see Rendezvous, Chunks and Chain for how its
+// threads work together. A matched round always runs to its end, by whichever
+// threads claim chunks.
+class alignas(64) Round {
  public:
-  RoundRef() = default;
-  explicit RoundRef(Round* round);  // adds a reference
-  RoundRef(const RoundRef& other) : RoundRef(other.round_) {}
-  RoundRef(RoundRef&& other) noexcept
-      : round_(std::exchange(other.round_, nullptr)) {}
-  RoundRef& operator=(RoundRef other) noexcept {
-    std::swap(round_, other.round_);
-    return *this;
-  }
-  ~RoundRef();
+  using Stage = collectives::Stage;
 
-  Round* operator->() const { return round_; }
-  Round& operator*() const { return *round_; }
-  explicit operator bool() const { return round_ != nullptr; }
-
- private:
-  Round* round_ = nullptr;
-};
-
-// Rounds of a channel form a list in order of their sequence numbers; each
-// rank holds a cursor into it, so any number may be in flight.
-//
-//   rank r                     the last rank            every claimer
-//   ------                     -------------            -------------
-//   write its call
-//   Arrive           (A) --->  Arrive is last (A)
-//                              compare, plan
-//                              open -> matched (B) -->  sees matched      (C)
-//                                                       claim a chunk     (D)
-//                                                       move its data
-//                                                       chunks left - 1   (E)
-//   sees done        (C) <---------------------------   last: -> done     (F)
-//
-// open -> failed is the other way out: once, by whoever gives up first (B).
-// A matched round always runs to its end, by whichever threads claim chunks.
-class Round {
- public:
-  using Stage = Pending::Stage;
-
-  Round(int ranks, uint64_t sequence)
-      : sequence_(sequence), posts_(static_cast<size_t>(ranks)) {}
-  ~Round();
-  Round(const Round&) = delete;
-  Round& operator=(const Round&) = delete;
+  explicit Round(int ranks);
+  // As new: the round after `before`, or the first.
+  void Renew(const Round* before);
 
   uint64_t sequence() const { return sequence_; }
   int ranks() const { return static_cast<int>(posts_.size()); }
 
-  // The round after this one, made by the first rank that asks. Any thread.
-  RoundRef Next();
-
-  // Posts rank `rank`'s call. The last rank to come matches the round and,
-  // when that is quicker than waking anyone, moves its data.
+  // Posts rank `rank`'s call, made at `posted_ns`. The last rank to come
+  // matches the round and, when that is quicker than waking anyone, moves its
+  // data. `home`: see MoveChunks.
   // Result: true for the rank that matched it with chunks left to move.
   // Threads: the rank's own thread, once.
-  bool Arrive(int rank, Call call);
+  bool Arrive(int rank, Call call, int64_t posted_ns, int home);
 
-  // Claims and moves chunks until none is left. Only once stage() is kMatched
-  // or kDone: before, the plan is being written.
-  void MoveChunks();
+  // Claims and moves chunks until none is left, first those that are at home
+  // here (Chunks). Only once stage() is kMatched or kDone: before, the plan is
+  // being written.
+  void MoveChunks(int home);
 
   // Gives the round up if it is still open. Any thread.
-  void Fail(Failure failure);
+  void Fail(Failure failure) { meeting_.Fail(std::move(failure)); }
 
-  Stage stage() const;
-  const Failure& failure() const;  // stage() == kFailed only
+  Stage stage() const { return meeting_.stage(); }
+  const Failure& failure() const { return meeting_.failure(); }
   // What others wait on for stage() to change.
-  WaitWord& word() { return word_; }
+  WaitWord& word() { return meeting_.word(); }
 
   // The rank's own call, and whether the rank has come. Any thread for
   // has_arrived; call() for the rank itself, or after has_arrived.
   const Call& call(int rank) const { return post(rank).call; }
   bool has_arrived(int rank) const;
 
-  // After stage() == kDone.
+  // After stage() == kMatched.
+  bool has_async() const { return has_async_; }
+  int64_t num_chunks() const { return chunks_.size(); }
   int64_t matched_ns() const { return matched_ns_; }
+  // After stage() == kDone.
   int64_t done_ns() const { return done_ns_; }
-  int64_t num_chunks() const { return num_chunks_; }
-  // Duplicate only: the new channel's first round, once for each rank.
-  RoundRef TakeChild(int rank) { return std::move(posts_[rank].child); }
+  // Duplicate only: the new channel, once for each rank.
+  std::shared_ptr<ShmChannel> TakeChild(int rank) {
+    return std::move(posts_[static_cast<size_t>(rank)].child);
+  }
 
  private:
-  friend class RoundRef;
+  friend class Chain<Round>;
 
-  struct Post {
+  struct alignas(64) Post {
     // Written by the rank before it arrives; constant after.
     Call call;
-    std::atomic<bool> has_arrived{false};
+    int64_t posted_ns = 0;
+    // The sequence of the round in which this was last written.
+    sync::atomic<uint64_t> arrived_in{~uint64_t{0}};
     // Written by the last rank before "done", taken by the rank after it.
-    RoundRef child;
+    std::shared_ptr<ShmChannel> child;
   };
 
   const Post& post(int rank) const { return posts_[static_cast<size_t>(rank)]; }
   bool Match();
-  void Plan(const std::vector<const Call*>& calls);
-  bool Settle(uintptr_t state);
+  void Plan();
   void Finish();
-  void Release();
 
-  const uint64_t sequence_;
+  // One cache line: all that a small collective's ranks write to one another
+  // besides their calls and data.
+  Rendezvous<Failure> meeting_;
+  ChainLink<Round> link;
+  int64_t matched_ns_ = 0;  // written by the last rank before "matched"
+  int64_t done_ns_ = 0;     // written by the last mover before "done"
+
+  uint64_t sequence_ = 0;
   std::vector<Post> posts_;
-  WaitWord word_;
-
-  // 0 open, 1 matched, 2 done, else a Failure*. One compare-and-swap leaves
-  // "open", so a match and a failure exclude each other.
-  std::atomic<uintptr_t> state_{0};
-  std::atomic<int> arrived_{0};
-  std::atomic<Round*> next_{nullptr};  // owns one reference
-  std::atomic<int> references_{0};
+  std::vector<const Call*> calls_;  // those of posts_
 
   // Written by the last rank before "matched", constant after.
   Movement movement_;
   int64_t chunk_elems_ = 0;
-  int64_t num_chunks_ = 0;
-  int64_t matched_ns_ = 0;
+  bool has_async_ = false;
 
-  std::atomic<int64_t> next_chunk_{0};
-  std::atomic<int64_t> chunks_left_{0};
-  int64_t done_ns_ = 0;  // written by the last mover before "done"
+  Chunks chunks_;
 };
 
 }  // namespace collectives

@@ -13,22 +13,19 @@ namespace collectives {
 std::vector<Recorder> RunRanks(const RunRanksOptions& options,
                                const RankFunction& fn) {
   Validate(options, fn);
-  const auto ranks = static_cast<size_t>(options.ranks);
   const auto group = std::make_shared<ShmGroup>(options.ranks, options.timeout);
-  // The round before the first, once for each rank, which takes it.
-  std::vector<RoundRef> heads(ranks,
-                              RoundRef(new Round(options.ranks, ~uint64_t{0})));
+  auto channel = std::make_shared<ShmChannel>("main", options.ranks);
   std::vector<std::shared_ptr<RankState>> states;
   for (int r = 0; r < options.ranks; ++r) {
     states.push_back(std::make_shared<RankState>(r, options.record_capacity));
   }
   const auto run = [&](int rank) {
     const auto r = static_cast<size_t>(rank);
-    ShmCommunicator comm(group, states[r], "main", std::move(heads[r]));
+    ShmCommunicator comm({group, states[r], channel});
     fn(comm);
   };
   const auto on_failure = [&](const FailureCause& cause) {
-    group->abort().Raise(cause);
+    group->abort().Set(cause);
   };
   const auto on_end = [&](int rank) {
     group->Leave(rank);

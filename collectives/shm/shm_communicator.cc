@@ -8,71 +8,75 @@
 namespace collectives {
 namespace {
 
-// One rank's part of a round.
+// One rank's part of a round. Holds the round.
 class PendingRound final : public Pending {
  public:
-  PendingRound(std::shared_ptr<ShmGroup> group, int rank,
-               std::shared_ptr<const std::string> channel, RoundRef round)
-      : group_(std::move(group)),
-        rank_(rank),
-        channel_(std::move(channel)),
-        round_(std::move(round)) {}
+  PendingRound(std::shared_ptr<const RankChannel> mine, Round& round)
+      : mine_(std::move(mine)), round_(round) {}
+  ~PendingRound() override { mine_->channel->rounds.Release(round_); }
 
-  Stage stage() const override { return round_->stage(); }
+  Stage stage() const override { return round_.stage(); }
   void Look(int64_t since_ns) override {
-    group_->GiveUpIfHopeless(*round_, since_ns);
+    mine_->group->GiveUpIfHopeless(round_, since_ns);
   }
-  void Await() override { group_->Await(*round_); }
+  void Await(int64_t since_ns) override {
+    mine_->group->Await(round_, rank(), since_ns);
+  }
   void Withdraw() override {
-    round_->Fail({Failure::Kind::kPeer, rank_, true,
-                  "rank " + std::to_string(rank_) +
-                      " withdrew its call while unwinding an exception"});
+    round_.Fail({Failure::Kind::kPeer, rank(), true,
+                 "rank " + std::to_string(rank()) +
+                     " withdrew its call while unwinding an exception"});
   }
   void ThrowIfFailed() const override {
     if (stage() != Stage::kFailed) return;
-    const Failure& failure = round_->failure();
-    if (failure.is_withdrawal && failure.rank != rank_) {
-      group_->AwaitCause();
-      group_->ThrowIfAborted();
+    const Failure& failure = round_.failure();
+    if (failure.is_withdrawal && failure.rank != rank()) {
+      mine_->group->AwaitCause();
+      mine_->group->ThrowIfAborted();
     }
-    Throw(failure, *channel_, round_->sequence(), round_->call(rank_));
+    Throw(failure, mine_->channel->name, round_.sequence(),
+          round_.call(rank()));
   }
-  int64_t matched_ns() const override { return round_->matched_ns(); }
-  int64_t done_ns() const override { return round_->done_ns(); }
+  int64_t matched_ns() const override { return round_.matched_ns(); }
+  int64_t done_ns() const override { return round_.done_ns(); }
 
  private:
-  std::shared_ptr<ShmGroup> group_;
-  const int rank_;
-  std::shared_ptr<const std::string> channel_;
-  RoundRef round_;  // holds all the rounds that follow
-};
+  int rank() const { return mine_->state->rank(); }
 
-bool HasAsync(const Round& round) {
-  for (int r = 0; r < round.ranks(); ++r) {
-    if (round.call(r).is_async) return true;
-  }
-  return false;
-}
+  std::shared_ptr<const RankChannel> mine_;
+  Round& round_;
+};
 
 }  // namespace
 
-std::unique_ptr<RankWork> ShmCommunicator::PostRound(Call call) {
+std::unique_ptr<RankWork> ShmCommunicator::PostRound(Call call,
+                                                     RoundRef* kept) {
   Validate(call, rank(), ranks());
   RequireHostMemory(call, "ranks as threads");
-  state_->RunContinuations();
-  const CallerGuard guard(*state_);
-  group_->ThrowIfAborted();
-  cursor_ = cursor_->Next();
+  mine_->state->RunContinuations();
+  const CallerGuard guard(*mine_->state);
+  mine_->group->ThrowIfAborted();
   auto work = std::make_unique<RankWork>(
-      state_, Position{channel_, cursor_->sequence()}, call, ranks());
-  work->Attach(
-      std::make_shared<PendingRound>(group_, rank(), channel_, cursor_));
+      mine_->state, Position{name_, cursor_->sequence()}, call, ranks());
+  work->Attach(std::make_shared<PendingRound>(mine_, *cursor_));
+  if (kept) *kept = RoundRef(mine_->channel, *cursor_);
+  TakeTurn(std::move(call), work->posted_ns());
+  return work;
+}
+
+// Out of memory in here would leave the rank between two rounds: it ends the
+// process.
+void ShmCommunicator::TakeTurn(Call call, int64_t posted_ns) noexcept {
+  Round& round = *cursor_;
+  const int home = mine_->group->HomeOf(rank());
   // Ranks that wait move the data themselves; those that do not wait need the
   // workers.
-  if (cursor_->Arrive(rank(), std::move(call)) && HasAsync(*cursor_)) {
-    Workers::Get().Submit(cursor_);
+  if (round.Arrive(rank(), std::move(call), posted_ns, home) &&
+      round.has_async()) {
+    Workers::Get().Submit(RoundRef(mine_->channel, round));
   }
-  return work;
+  // Afterwards: while it waits, a rank has time to make the next.
+  cursor_ = &mine_->channel->rounds.After(round);
 }
 
 Work ShmCommunicator::Post(Call call) {
@@ -84,11 +88,13 @@ std::unique_ptr<Communicator> ShmCommunicator::Duplicate(
   Call call;
   call.operation = Operation::kDuplicate;
   call.label = name;
-  const auto work = PostRound(std::move(call));
-  const RoundRef round = cursor_;  // a continuation may move the cursor on
+  // Posting may run a continuation, which may post here first: the round is
+  // known afterwards only.
+  RoundRef round;
+  const auto work = PostRound(std::move(call), &round);
   work->Wait();
-  return std::make_unique<ShmCommunicator>(group_, state_, std::string(name),
-                                           round->TakeChild(rank()));
+  return std::make_unique<ShmCommunicator>(RankChannel{
+      mine_->group, mine_->state, round->TakeChild(rank())});
 }
 
 }  // namespace collectives

@@ -6,12 +6,26 @@
 
 #include "collectives/errors.h"
 #include "collectives/record/clock.h"
+#include "collectives/shm/cores.h"
 
 namespace collectives {
 namespace {
 
 // A rank that withdrew is unwinding an exception; its cause is worth this.
 constexpr std::chrono::milliseconds kGraceForTheCause{50};
+
+// Where each rank has a core: about 2 us, four times what a small collective
+// takes; a yield alone takes half a microsecond.
+constexpr int kSpins = 40;
+
+// With hundreds of ranks on few cores, waking up often to look at the abort
+// flag would itself cost a core.
+std::chrono::nanoseconds SliceOf(int ranks, std::chrono::nanoseconds timeout) {
+  constexpr std::chrono::nanoseconds kShortest = std::chrono::milliseconds(1);
+  const std::chrono::nanoseconds slice =
+      std::chrono::milliseconds(std::clamp(ranks, 10, 50));
+  return std::min(slice, std::max(timeout, kShortest));
+}
 
 std::vector<int> MissingRanks(const Round& round) {
   std::vector<int> missing;
@@ -27,57 +41,57 @@ std::string PeerText(const FailureCause& cause) {
 
 }  // namespace
 
+ShmGroup::ShmGroup(int ranks, std::chrono::nanoseconds timeout)
+    : ranks_(ranks),
+      timeout_(timeout),
+      slice_(SliceOf(ranks, timeout)),
+      has_cores_(ranks <= NumCores()),
+      has_left_(static_cast<size_t>(ranks)) {}
+
+int ShmGroup::HomeOf(int rank) const { return has_cores_ ? rank : ThisCore(); }
+
 void ShmGroup::Leave(int rank) {
   // (L) release, pairs with (M): the calls that this rank has made are seen
   // before it is seen to have left.
-  has_left_[static_cast<size_t>(rank)].store(true, std::memory_order_release);
+  has_left_[static_cast<size_t>(rank)].store(true, sync::memory_order_release);
 }
 
 void ShmGroup::ThrowIfAborted() const {
-  if (const FailureCause* cause = abort_.cause()) {
+  if (const FailureCause* cause = abort_.get()) {
     throw PeerFailed(cause->rank, PeerText(*cause));
   }
 }
 
 void ShmGroup::AwaitCause() const {
   const auto deadline = std::chrono::steady_clock::now() + kGraceForTheCause;
-  while (!abort_.cause() && std::chrono::steady_clock::now() < deadline) {
+  while (!abort_.get() && std::chrono::steady_clock::now() < deadline) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
 }
 
-// With hundreds of ranks on few cores, waking up often to look at the abort
-// flag would itself cost a core.
-std::chrono::nanoseconds ShmGroup::Slice() const {
-  constexpr std::chrono::nanoseconds kShortest = std::chrono::milliseconds(1);
-  const std::chrono::nanoseconds slice =
-      std::chrono::milliseconds(std::clamp(ranks_, 10, 50));
-  return std::min(slice, std::max(timeout_, kShortest));
-}
-
-void ShmGroup::Await(Round& round) const {
-  const int64_t began_ns = NowNs();
+void ShmGroup::Await(Round& round, int rank, int64_t since_ns) const {
+  const int spins = has_cores_ ? kSpins : 0;
   for (;;) {
     const Round::Stage stage = round.stage();
     if (stage == Round::Stage::kDone || stage == Round::Stage::kFailed) return;
-    if (stage == Round::Stage::kMatched) round.MoveChunks();
+    if (stage == Round::Stage::kMatched) round.MoveChunks(HomeOf(rank));
     const auto has_moved_on = [&] { return round.stage() != stage; };
-    if (!round.word().Await(Slice(), has_moved_on)) {
-      GiveUpIfHopeless(round, began_ns);
+    if (!round.word().Await(slice_, has_moved_on, spins)) {
+      GiveUpIfHopeless(round, since_ns);
     }
   }
 }
 
 void ShmGroup::GiveUpIfHopeless(Round& round, int64_t since_ns) const {
   if (round.stage() != Round::Stage::kOpen) return;
-  if (const FailureCause* cause = abort_.cause()) {
+  if (const FailureCause* cause = abort_.get()) {
     return round.Fail(
         {Failure::Kind::kPeer, cause->rank, false, PeerText(*cause)});
   }
   for (int r = 0; r < ranks_; ++r) {
     // (M) acquire, pairs with (L): if it has left, has_arrived is final.
     const bool has_left =
-        has_left_[static_cast<size_t>(r)].load(std::memory_order_acquire);
+        has_left_[static_cast<size_t>(r)].load(sync::memory_order_acquire);
     if (has_left && !round.has_arrived(r)) {
       return round.Fail(
           {Failure::Kind::kPeer, r, false,

@@ -1,12 +1,13 @@
 // What the ranks of one run share.
 #pragma once
 
-#include <atomic>
 #include <chrono>
 #include <vector>
 
+#include "collectives/rank/failure.h"
 #include "collectives/shm/round.h"
-#include "collectives/sync/abort_flag.h"
+#include "collectives/sync/primitives.h"
+#include "collectives/sync/set_once.h"
 
 namespace collectives {
 
@@ -19,13 +20,15 @@ namespace collectives {
 // Threads: any thread.
 class ShmGroup {
  public:
-  ShmGroup(int ranks, std::chrono::nanoseconds timeout)
-      : ranks_(ranks),
-        timeout_(timeout),
-        has_left_(static_cast<size_t>(ranks)) {}
+  ShmGroup(int ranks, std::chrono::nanoseconds timeout);
 
   int ranks() const { return ranks_; }
-  AbortFlag& abort() { return abort_; }
+  // What a rank's chunks are at home with (Round::MoveChunks): the rank, or,
+  // with more ranks than cores, the core that it is on.
+  int HomeOf(int rank) const;
+
+  // The first failure, for every rank to see.
+  SetOnce<FailureCause>& abort() { return abort_; }
 
   // Says that a rank will make no more calls.
   void Leave(int rank);
@@ -36,19 +39,19 @@ class ShmGroup {
   void AwaitCause() const;
 
   // Waits until `round` is settled, moving data meanwhile; gives it up when a
-  // rank has failed or left, or at the deadline.
-  void Await(Round& round) const;
+  // rank has failed or left, or at the deadline. `rank`: that waits.
+  void Await(Round& round, int rank, int64_t since_ns) const;
   // Gives it up, without waiting, if it is still open for one of these reasons.
   void GiveUpIfHopeless(Round& round, int64_t since_ns) const;
 
  private:
-  std::chrono::nanoseconds Slice() const;
-
   const int ranks_;
   const std::chrono::nanoseconds timeout_;
-  AbortFlag abort_;
+  const std::chrono::nanoseconds slice_;  // looks for failures this often
+  const bool has_cores_;                  // one for each rank
+  SetOnce<FailureCause> abort_;
   // Written by each rank when its function has returned, read by waiters.
-  std::vector<std::atomic<bool>> has_left_;
+  std::vector<sync::atomic<bool>> has_left_;
 };
 
 }  // namespace collectives

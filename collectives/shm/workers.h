@@ -4,11 +4,8 @@
 #include <tbb/global_control.h>
 #include <tbb/task_arena.h>
 
-#include <deque>
-#include <mutex>
-
-#include "collectives/shm/round.h"
-#include "collectives/sync/wait_word.h"
+#include "collectives/shm/shm_channel.h"
+#include "collectives/sync/hand_over.h"
 
 namespace collectives {
 
@@ -25,13 +22,10 @@ class Workers {
  private:
   Workers();
   [[noreturn]] void Loop();
-  bool TryTake(RoundRef& round);
 
   tbb::global_control parallelism_;
   tbb::task_arena arena_;
-  WaitWord word_;
-  std::mutex mutex_;
-  std::deque<RoundRef> queue_;  // guarded by mutex_
+  HandOver<RoundRef> rounds_;
 };
 
 }  // namespace collectives

@@ -1,7 +1,7 @@
-// Something that one thread has at a time, and nobody waits for.
+// Something that one thread has at a time.
 #pragma once
 
-#include <atomic>
+#include "collectives/sync/primitives.h"
 
 namespace collectives {
 
@@ -14,15 +14,15 @@ class Claim {
  public:
   bool TryTake() {
     // (N) acquire, pairs with (O): sees what the last holder wrote.
-    return !is_taken_.exchange(true, std::memory_order_acquire);
+    return !is_taken_.exchange(true, sync::memory_order_acquire);
   }
   void Release() {
     // (O) release, pairs with (N).
-    is_taken_.store(false, std::memory_order_release);
+    is_taken_.store(false, sync::memory_order_release);
   }
 
  private:
-  std::atomic<bool> is_taken_{false};
+  sync::atomic<bool> is_taken_{false};
 };
 
 }  // namespace collectives

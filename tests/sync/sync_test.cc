@@ -1,4 +1,4 @@
-// Guards wait_word.h and abort_flag.h.
+// Guards wait_word.h and set_once.h.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-#include "collectives/sync/abort_flag.h"
+#include "collectives/sync/set_once.h"
 #include "collectives/sync/wait_word.h"
 
 namespace collectives {
@@ -16,6 +16,11 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 using Clock = std::chrono::steady_clock;
+
+struct Cause {
+  int rank = 0;
+  std::string what;
+};
 
 constexpr seconds kLong{30};  // a lost wake-up costs this much
 
@@ -81,33 +86,33 @@ TEST(WaitWordTest, OneNotificationWakesAllWaiters) {
   for (std::thread& t : threads) t.join();
 }
 
-TEST(AbortFlagTest, TheFirstCauseStays) {
-  AbortFlag flag;
-  EXPECT_EQ(flag.cause(), nullptr);
-  EXPECT_TRUE(flag.Raise({2, "first"}));
-  EXPECT_FALSE(flag.Raise({1, "second"}));
-  ASSERT_NE(flag.cause(), nullptr);
-  EXPECT_EQ(flag.cause()->rank, 2);
-  EXPECT_EQ(flag.cause()->what, "first");
+TEST(SetOnceTest, TheFirstValueStays) {
+  SetOnce<Cause> flag;
+  EXPECT_EQ(flag.get(), nullptr);
+  EXPECT_TRUE(flag.Set({2, "first"}));
+  EXPECT_FALSE(flag.Set({1, "second"}));
+  ASSERT_NE(flag.get(), nullptr);
+  EXPECT_EQ(flag.get()->rank, 2);
+  EXPECT_EQ(flag.get()->what, "first");
 }
 
-TEST(AbortFlagTest, OfThreadsThatRaiseAtOnceExactlyOneIsFirst) {
+TEST(SetOnceTest, OfThreadsThatSetAtOnceExactlyOneIsFirst) {
   for (int run = 0; run < 200; ++run) {
-    AbortFlag flag;
+    SetOnce<Cause> flag;
     std::atomic<int> first{-1};
     std::vector<std::thread> threads;
     for (int r = 0; r < 3; ++r) {
       threads.emplace_back([&, r] {
-        if (flag.Raise({r, std::string(100, static_cast<char>('a' + r))})) {
+        if (flag.Set({r, std::string(100, static_cast<char>('a' + r))})) {
           EXPECT_EQ(first.exchange(r), -1);
         }
-        const FailureCause* cause = flag.cause();
+        const Cause* cause = flag.get();
         ASSERT_NE(cause, nullptr);
         EXPECT_EQ(cause->what[99], 'a' + cause->rank);
       });
     }
     for (std::thread& t : threads) t.join();
-    EXPECT_EQ(flag.cause()->rank, first);
+    EXPECT_EQ(flag.get()->rank, first);
   }
 }
 
