@@ -5,6 +5,11 @@
 
 namespace collectives {
 
+void Continuations::CountItems() {
+  // Relaxed: as in IsEmpty.
+  size_.store(items_.size(), sync::memory_order_relaxed);
+}
+
 void Continuations::Add(Continuation continuation) {
   const auto later =
       std::find_if(items_.begin(), items_.end(), [&](const Continuation& c) {
@@ -12,6 +17,7 @@ void Continuations::Add(Continuation continuation) {
                c.sequence > continuation.sequence;
       });
   items_.insert(later, std::move(continuation));
+  CountItems();
 }
 
 std::optional<Continuation> Continuations::TryTake() {
@@ -24,6 +30,7 @@ std::optional<Continuation> Continuations::TryTake() {
     if (item->IsSettled()) {
       std::optional<Continuation> taken(std::move(*item));
       items_.erase(item);
+      CountItems();
       return taken;
     }
     held_up.push_back(item->channel);
@@ -40,6 +47,7 @@ std::vector<Continuation> Continuations::Take(const void* channel,
   std::vector<Continuation> result(std::make_move_iterator(taken),
                                    std::make_move_iterator(items_.end()));
   items_.erase(taken, items_.end());
+  CountItems();
   return result;
 }
 
@@ -47,6 +55,7 @@ std::vector<Continuation> Continuations::TakeAll() {
   std::vector<Continuation> all(std::make_move_iterator(items_.begin()),
                                 std::make_move_iterator(items_.end()));
   items_.clear();
+  CountItems();
   return all;
 }
 

@@ -1,6 +1,7 @@
 // What a rank has asked to run once its collectives are done.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include "collectives/rank/pending.h"
+#include "collectives/sync/primitives.h"
 
 namespace collectives {
 
@@ -30,6 +32,12 @@ struct Continuation {
 // Threads: one caller at a time.
 class Continuations {
  public:
+  // Any thread: what the caller before left.
+  bool IsEmpty() const {
+    // Relaxed: nothing is read on the strength of it but under a Claim.
+    return size_.load(sync::memory_order_relaxed) == 0;
+  }
+
   void Add(Continuation continuation);
 
   // The next that is settled and has nothing pending before it.
@@ -45,7 +53,10 @@ class Continuations {
                                                uint64_t sequence) const;
 
  private:
+  void CountItems();
+
   std::deque<Continuation> items_;  // of one channel: in order of sequence
+  sync::atomic<size_t> size_{0};    // of items_
 };
 
 }  // namespace collectives

@@ -8,7 +8,7 @@
 namespace collectives {
 
 bool RankState::RunContinuations() {
-  if (!runner_.TryTake()) return false;
+  if (continuations_.IsEmpty() || !runner_.TryTake()) return false;
   struct Release {
     Claim& claim;
     ~Release() { claim.Release(); }
@@ -26,15 +26,11 @@ bool RankState::RunContinuations() {
   }
 }
 
-CallerGuard::CallerGuard(RankState& state) : state_(state) {
-  if (!state.caller_.TryTake()) {
-    throw InvalidArgument(
-        "rank " + std::to_string(state.rank()) +
-        ": two threads use its communicators at once; expected one caller at a "
-        "time");
-  }
+void CallerGuard::Refuse(int rank) {
+  throw InvalidArgument(
+      "rank " + std::to_string(rank) +
+      ": two threads use its communicators at once; expected one caller at a "
+      "time");
 }
-
-CallerGuard::~CallerGuard() { state_.caller_.Release(); }
 
 }  // namespace collectives

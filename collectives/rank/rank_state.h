@@ -39,12 +39,16 @@ class RankState {
 // Refuses a second caller of one rank. Errors: InvalidArgument.
 class CallerGuard {
  public:
-  explicit CallerGuard(RankState& state);
-  ~CallerGuard();
+  explicit CallerGuard(RankState& state) : state_(state) {
+    if (!state.caller_.TryTake()) Refuse(state.rank());
+  }
+  ~CallerGuard() { state_.caller_.Release(); }
   CallerGuard(const CallerGuard&) = delete;
   CallerGuard& operator=(const CallerGuard&) = delete;
 
  private:
+  [[noreturn]] static void Refuse(int rank);
+
   RankState& state_;
 };
 

@@ -42,7 +42,7 @@ class RankWork final : public Work::State {
   void Withdraw();
   void Settle(bool began_when_posted);
   void ThrowIfFailed() const;
-  void WriteRecord(int64_t began_ns);
+  void WriteRecord(int64_t began_ns, int64_t ended_ns);
 
   std::shared_ptr<RankState> state_;
   Position position_;

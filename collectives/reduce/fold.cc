@@ -74,9 +74,10 @@ class Folder {
  private:
   // `lanes`: how many of each vector's to load and store.
   template <int vectors>
-  COLLECTIVES_INLINE static void FoldBlock(
-      std::span<const void* const> sources, std::span<void* const> destinations,
-      const FoldRange& range, int64_t at, int64_t lanes) {
+  COLLECTIVES_INLINE static void FoldBlock(std::span<const void* const> sources,
+                                           std::span<void* const> destinations,
+                                           const FoldRange& range, int64_t at,
+                                           int64_t lanes) {
     Vector acc[vectors];
     const int64_t from = range.source_begin + at;
 #pragma GCC unroll 8

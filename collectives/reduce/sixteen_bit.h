@@ -35,8 +35,8 @@ inline constexpr uint32_t kF32QuietBit = 0x0040'0000;
 COLLECTIVES_INLINE void SelectAbove(const FloatBits& above, uint32_t limit,
                                     const FloatBits& a, const FloatBits& b,
                                     FloatBits& to) {
-  to = reinterpret_cast<FloatOrder>(above) > static_cast<int32_t>(limit) ? a
-                                                                         : b;
+  to =
+      reinterpret_cast<FloatOrder>(above) > static_cast<int32_t>(limit) ? a : b;
 }
 
 // Both are exact.

@@ -32,8 +32,7 @@ Round::Round(int ranks) : posts_(static_cast<size_t>(ranks)) {
 void Round::Renew(const Round* before) {
   sequence_ = before ? before->sequence_ + 1 : 0;
   meeting_.Reset();
-  if (call(0).operation != Operation::kDuplicate) return;
-  for (Post& p : posts_) p.child.reset();  // of who never took it
+  child_.reset();
 }
 
 bool Round::Arrive(int rank, Call call, int64_t posted_ns, int home) {
@@ -88,8 +87,7 @@ void Round::Plan() {
   }
   chunks_.Open(chunks, std::min(ranks(), NumCores()));
   if (call(0).operation == Operation::kDuplicate) {
-    const auto child = std::make_shared<ShmChannel>(call(0).label, ranks());
-    for (Post& p : posts_) p.child = child;
+    child_ = std::make_shared<ShmChannel>(call(0).label, ranks());
   }
 }
 

@@ -63,10 +63,8 @@ class alignas(64) Round {
   int64_t matched_ns() const { return matched_ns_; }
   // After stage() == kDone.
   int64_t done_ns() const { return done_ns_; }
-  // Duplicate only: the new channel, once for each rank.
-  std::shared_ptr<ShmChannel> TakeChild(int rank) {
-    return std::move(posts_[static_cast<size_t>(rank)].child);
-  }
+  // Duplicate only: the new channel.
+  const std::shared_ptr<ShmChannel>& child() const { return child_; }
 
  private:
   friend class Chain<Round>;
@@ -77,8 +75,6 @@ class alignas(64) Round {
     int64_t posted_ns = 0;
     // The sequence of the round in which this was last written.
     sync::atomic<uint64_t> arrived_in{~uint64_t{0}};
-    // Written by the last rank before "done", taken by the rank after it.
-    std::shared_ptr<ShmChannel> child;
   };
 
   const Post& post(int rank) const { return posts_[static_cast<size_t>(rank)]; }
@@ -101,6 +97,7 @@ class alignas(64) Round {
   Movement movement_;
   int64_t chunk_elems_ = 0;
   bool has_async_ = false;
+  std::shared_ptr<ShmChannel> child_;
 
   Chunks chunks_;
 };

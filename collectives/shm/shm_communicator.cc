@@ -32,7 +32,8 @@ class PendingRound final : public Pending {
     const Failure& failure = round_.failure();
     if (failure.is_withdrawal && failure.rank != rank()) {
       mine_->group->AwaitCause();
-      mine_->group->ThrowIfAborted();
+      mine_->group->ThrowIfAborted(mine_->channel->name, round_.sequence(),
+                                   round_.call(rank()));
     }
     Throw(failure, mine_->channel->name, round_.sequence(),
           round_.call(rank()));
@@ -55,7 +56,7 @@ std::unique_ptr<RankWork> ShmCommunicator::PostRound(Call call,
   RequireHostMemory(call, "ranks as threads");
   mine_->state->RunContinuations();
   const CallerGuard guard(*mine_->state);
-  mine_->group->ThrowIfAborted();
+  mine_->group->ThrowIfAborted(*name_, cursor_->sequence(), call);
   auto work = std::make_unique<RankWork>(
       mine_->state, Position{name_, cursor_->sequence()}, call, ranks());
   work->Attach(std::make_shared<PendingRound>(mine_, *cursor_));
@@ -93,8 +94,8 @@ std::unique_ptr<Communicator> ShmCommunicator::Duplicate(
   RoundRef round;
   const auto work = PostRound(std::move(call), &round);
   work->Wait();
-  return std::make_unique<ShmCommunicator>(RankChannel{
-      mine_->group, mine_->state, round->TakeChild(rank())});
+  return std::make_unique<ShmCommunicator>(
+      RankChannel{mine_->group, mine_->state, round->child()});
 }
 
 }  // namespace collectives

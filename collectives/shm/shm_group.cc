@@ -56,9 +56,11 @@ void ShmGroup::Leave(int rank) {
   has_left_[static_cast<size_t>(rank)].store(true, sync::memory_order_release);
 }
 
-void ShmGroup::ThrowIfAborted() const {
+void ShmGroup::ThrowIfAborted(const std::string& channel, uint64_t sequence,
+                              const Call& call) const {
   if (const FailureCause* cause = abort_.get()) {
-    throw PeerFailed(cause->rank, PeerText(*cause));
+    Throw({Failure::Kind::kPeer, cause->rank, false, PeerText(*cause)}, channel,
+          sequence, call);
   }
 }
 

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
+#include <string>
 #include <vector>
 
 #include "collectives/rank/failure.h"
@@ -33,8 +35,9 @@ class ShmGroup {
   // Says that a rank will make no more calls.
   void Leave(int rank);
 
-  // Throws PeerFailed if the group has failed.
-  void ThrowIfAborted() const;
+  // Throws PeerFailed if the group has failed; says which call it was.
+  void ThrowIfAborted(const std::string& channel, uint64_t sequence,
+                      const Call& call) const;
   // Gives the cause of a withdrawal a moment to arrive.
   void AwaitCause() const;
 

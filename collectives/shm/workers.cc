@@ -24,8 +24,8 @@ Workers::Workers()
 }
 
 void Workers::Submit(const RoundRef& round) {
-  rounds_.Put(round, static_cast<int>(std::min<int64_t>(
-                         NumCores(), round->num_chunks())));
+  rounds_.Put(round, static_cast<int>(
+                         std::min<int64_t>(NumCores(), round->num_chunks())));
 }
 
 void Workers::Loop() {

@@ -85,9 +85,8 @@ class Chain {
     do {
       node.link.spare_ = spare;
       // (R) release, pairs with (S): publishes the node and where it leads.
-    } while (!spare_.compare_exchange_weak(spare, &node,
-                                           sync::memory_order_release,
-                                           sync::memory_order_relaxed));
+    } while (!spare_.compare_exchange_weak(
+        spare, &node, sync::memory_order_release, sync::memory_order_relaxed));
   }
 
  private:
@@ -120,7 +119,7 @@ class Chain {
 
   const int parties_;
   Node* first_ = nullptr;
-  Claim making_;  // of who makes a node
+  Claim making_;                              // of who makes a node
   std::vector<std::unique_ptr<Node>> nodes_;  // all there are; under making_
   sync::atomic<Node*> spare_{nullptr};
 };

@@ -97,9 +97,8 @@ class Rendezvous {
     uintptr_t open = kOpen;
     // (B) release, pairs with (C): publishes the plan, or the failure. Relaxed
     // on failure: nothing is read then.
-    return state_.compare_exchange_strong(open, state,
-                                          sync::memory_order_release,
-                                          sync::memory_order_relaxed);
+    return state_.compare_exchange_strong(
+        open, state, sync::memory_order_release, sync::memory_order_relaxed);
   }
 
   void Clear() {
