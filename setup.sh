@@ -20,6 +20,7 @@ packages=(
   libgtest-dev
   libgmock-dev
   libbenchmark-dev
+  relacy-dev           # model checker of the protocols' tests
   iproute2             # hosts made of network namespaces, for tests
 )
 

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "collectives/bare.h"
 #include "collectives/errors.h"
 #include "collectives/record/clock.h"
 
@@ -55,9 +56,10 @@ RankWork::RankWork(std::shared_ptr<RankState> state, Position position,
     : state_(std::move(state)),
       position_(std::move(position)),
       is_async_(call.is_async),
-      posted_ns_(NowNs()),
-      record_(state_->recorder().Add(
-          PostedRecord(call, position_, ranks, posted_ns_))),
+      posted_ns_(kIsBare ? 0 : NowNs()),
+      record_(kIsBare ? 0
+                      : state_->recorder().Add(
+                            PostedRecord(call, position_, ranks, posted_ns_))),
       exceptions_(std::uncaught_exceptions()) {}
 
 RankWork::~RankWork() {
@@ -125,8 +127,9 @@ void RankWork::Settle(bool began_when_posted) {
   // Who comes last often finds it done: the clock is then read once less.
   const bool is_done = pending_->stage() == Pending::Stage::kDone;
   if (!is_done) pending_->Await(began_ns);
-  WriteRecord(began_ns,
-              is_done ? std::max(began_ns, pending_->done_ns()) : NowNs());
+  WriteRecord(began_ns, is_done || kIsBare
+                            ? std::max(began_ns, pending_->done_ns())
+                            : NowNs());
   is_recorded_ = true;
   if (pending_->stage() != Pending::Stage::kDone) return;
   // Matched, as this one was: no peer is waited for here.

@@ -6,8 +6,21 @@
 #include <vector>
 
 #include "collectives/call.h"
+#include "collectives/reduce/fold.h"
 
 namespace collectives {
+
+// Bytes of memory, of all ranks together.
+struct Traffic {
+  int64_t read = 0;
+  int64_t written = 0;
+
+  Traffic& operator+=(const Traffic& other) {
+    read += other.read;
+    written += other.written;
+    return *this;
+  }
+};
 
 // The work of one matched collective over the elements [0, elems) of its
 // whole buffer; any cut into ranges gives the same bits.
@@ -22,15 +35,15 @@ class Movement {
   int64_t elems() const { return elems_; }
   int64_t elem_bytes() const { return elem_bytes_; }
 
-  // Threads: any thread; disjoint ranges may run at once.
-  void Run(int64_t begin, int64_t elems) const;
+  // Result: what it took. Threads: any thread; disjoint ranges may run at once.
+  Traffic Run(int64_t begin, int64_t elems) const;
 
  private:
-  void ReduceScatter(int64_t begin, int64_t end) const;
-  void AllGather(int64_t begin, int64_t end) const;
-  void Broadcast(int64_t begin, int64_t elems) const;
-  void Copy(const void* from, int64_t from_elem, void* to, int64_t to_elem,
-            int64_t elems) const;
+  Traffic Fold(std::span<void* const> outputs, const FoldRange& range) const;
+  Traffic ReduceScatter(int64_t begin, int64_t end) const;
+  Traffic AllGather(int64_t begin, int64_t end) const;
+  Traffic CopyToAll(const void* from, int64_t from_elem, int64_t to_elem,
+                    int64_t elems) const;
 
   Operation operation_ = Operation::kBarrier;
   ReduceOp reduce_op_ = ReduceOp::kSum;

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "collectives/bare.h"
 #include "collectives/errors.h"
 #include "collectives/shm/workers.h"
 
@@ -52,11 +53,13 @@ class PendingRound final : public Pending {
 
 std::unique_ptr<RankWork> ShmCommunicator::PostRound(Call call,
                                                      RoundRef* kept) {
-  Validate(call, rank(), ranks());
+  if (!kIsBare) Validate(call, rank(), ranks());
   RequireHostMemory(call, "ranks as threads");
   mine_->state->RunContinuations();
   const CallerGuard guard(*mine_->state);
-  mine_->group->ThrowIfAborted(*name_, cursor_->sequence(), call);
+  if (!kIsBare) {
+    mine_->group->ThrowIfAborted(*name_, cursor_->sequence(), call);
+  }
   auto work = std::make_unique<RankWork>(
       mine_->state, Position{name_, cursor_->sequence()}, call, ranks());
   work->Attach(std::make_shared<PendingRound>(mine_, *cursor_));
