@@ -40,9 +40,7 @@ bool Round::Arrive(int rank, Call call, int64_t posted_ns, int home) {
   Post& mine = posts_[static_cast<size_t>(rank)];
   mine.call = std::move(call);
   mine.posted_ns = posted_ns;
-  // (J) release, pairs with (K): publishes the call to whoever names the
-  // missing ranks.
-  mine.arrived_in.store(sequence_, sync::memory_order_release);
+  mine.arrived.Pass(sequence_ + 1);  // for whoever names the missing ranks
   if (!meeting_.Arrive(ranks()) || !Match()) return false;
   if (num_chunks() == 0) {
     Finish();
@@ -54,11 +52,6 @@ bool Round::Arrive(int rank, Call call, int64_t posted_ns, int home) {
   }
   MoveChunks(home);
   return false;
-}
-
-bool Round::has_arrived(int rank) const {
-  // (K) acquire, pairs with (J).
-  return post(rank).arrived_in.load(sync::memory_order_acquire) == sequence_;
 }
 
 bool Round::Match() {

@@ -11,7 +11,7 @@
 #include "collectives/shm/movement.h"
 #include "collectives/sync/chain.h"
 #include "collectives/sync/chunks.h"
-#include "collectives/sync/primitives.h"
+#include "collectives/sync/milestone.h"
 #include "collectives/sync/rendezvous.h"
 
 namespace collectives {
@@ -55,7 +55,9 @@ class alignas(64) Round {
   // The rank's own call, and whether the rank has come. Any thread for
   // has_arrived; call() for the rank itself, or after has_arrived.
   const Call& call(int rank) const { return post(rank).call; }
-  bool has_arrived(int rank) const;
+  bool has_arrived(int rank) const {
+    return post(rank).arrived.is_passed(sequence_ + 1);
+  }
 
   // After stage() == kMatched.
   bool has_async() const { return has_async_; }
@@ -73,8 +75,7 @@ class alignas(64) Round {
     // Written by the rank before it arrives; constant after.
     Call call;
     int64_t posted_ns = 0;
-    // The sequence of the round in which this was last written.
-    sync::atomic<uint64_t> arrived_in{~uint64_t{0}};
+    Milestone arrived;  // in the round of this sequence number, plus one
   };
 
   const Post& post(int rank) const { return posts_[static_cast<size_t>(rank)]; }

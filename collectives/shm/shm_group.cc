@@ -14,8 +14,8 @@ namespace {
 // A rank that withdrew is unwinding an exception; its cause is worth this.
 constexpr std::chrono::milliseconds kGraceForTheCause{50};
 
-// Where each rank has a core: about 0.6 us, what a small collective
-// takes; a yield alone takes half a microsecond.
+// Where each rank has a core: about 0.6 us, what a small collective takes, and
+// a yield to nobody.
 constexpr int kSpins = 24;
 
 // With hundreds of ranks on few cores, waking up often to look at the abort
@@ -50,11 +50,7 @@ ShmGroup::ShmGroup(int ranks, std::chrono::nanoseconds timeout)
 
 int ShmGroup::HomeOf(int rank) const { return has_cores_ ? rank : ThisCore(); }
 
-void ShmGroup::Leave(int rank) {
-  // (L) release, pairs with (M): the calls that this rank has made are seen
-  // before it is seen to have left.
-  has_left_[static_cast<size_t>(rank)].store(true, sync::memory_order_release);
-}
+void ShmGroup::Leave(int rank) { has_left_[static_cast<size_t>(rank)].Pass(); }
 
 void ShmGroup::ThrowIfAborted(const std::string& channel, uint64_t sequence,
                               const Call& call) const {
@@ -91,9 +87,8 @@ void ShmGroup::GiveUpIfHopeless(Round& round, int64_t since_ns) const {
         {Failure::Kind::kPeer, cause->rank, false, PeerText(*cause)});
   }
   for (int r = 0; r < ranks_; ++r) {
-    // (M) acquire, pairs with (L): if it has left, has_arrived is final.
-    const bool has_left =
-        has_left_[static_cast<size_t>(r)].load(sync::memory_order_acquire);
+    // In this order, or a rank might arrive and leave in between.
+    const bool has_left = has_left_[static_cast<size_t>(r)].is_passed();
     if (has_left && !round.has_arrived(r)) {
       return round.Fail(
           {Failure::Kind::kPeer, r, false,

@@ -8,17 +8,11 @@
 
 #include "collectives/rank/failure.h"
 #include "collectives/shm/round.h"
-#include "collectives/sync/primitives.h"
+#include "collectives/sync/milestone.h"
 #include "collectives/sync/set_once.h"
 
 namespace collectives {
 
-//   rank r                     rank that waits for r
-//   ------                     ---------------------
-//   its calls
-//   Leave            (L) --->  has left             (M)
-//                              has r arrived: the answer is final
-//
 // Threads: any thread.
 class ShmGroup {
  public:
@@ -53,8 +47,9 @@ class ShmGroup {
   const std::chrono::nanoseconds slice_;  // looks for failures this often
   const bool has_cores_;                  // one for each rank
   SetOnce<FailureCause> abort_;
-  // Written by each rank when its function has returned, read by waiters.
-  std::vector<sync::atomic<bool>> has_left_;
+  // Passed by each rank when its function has returned. If a rank has left,
+  // whether it has arrived in a round is final.
+  std::vector<Milestone> has_left_;
 };
 
 }  // namespace collectives

@@ -1,5 +1,7 @@
-// Something that a thread gets past, for good.
+// How far a thread has come, for others to see.
 #pragma once
+
+#include <cstdint>
 
 #include "collectives/sync/primitives.h"
 
@@ -10,19 +12,22 @@ namespace collectives {
 //   what comes before
 //   Pass             (L) --->  is_passed            (M)
 //                              sees what came before
+// Threads: Pass by one thread; is_passed by any.
 class Milestone {
  public:
-  void Pass() {
+  // `place`: not 0.
+  void Pass(uint64_t place = 1) {
     // (L) release, pairs with (M): publishes what came before.
-    is_passed_.store(true, sync::memory_order_release);
+    place_.store(place, sync::memory_order_release);
   }
-  bool is_passed() const {
+  // Whether `place` is the last that was passed.
+  bool is_passed(uint64_t place = 1) const {
     // (M) acquire, pairs with (L).
-    return is_passed_.load(sync::memory_order_acquire);
+    return place_.load(sync::memory_order_acquire) == place;
   }
 
  private:
-  sync::atomic<bool> is_passed_{false};
+  sync::atomic<uint64_t> place_{0};
 };
 
 }  // namespace collectives
