@@ -36,7 +36,7 @@ void Round::Renew(const Round* before) {
   child_.reset();
 }
 
-bool Round::Arrive(int rank, Call call, int64_t posted_ns, int home) {
+bool Round::Arrive(int rank, Call&& call, int64_t posted_ns, int home) {
   Post& mine = posts_[static_cast<size_t>(rank)];
   mine.call = std::move(call);
   mine.posted_ns = posted_ns;

@@ -37,7 +37,7 @@ class alignas(64) Round {
   // data. `home`: see MoveChunks.
   // Result: true for the rank that matched it with chunks left to move.
   // Threads: the rank's own thread, once.
-  bool Arrive(int rank, Call call, int64_t posted_ns, int home);
+  bool Arrive(int rank, Call&& call, int64_t posted_ns, int home);
 
   // Claims and moves chunks until none is left, first those that are at home
   // here (Chunks). Only once stage() is kMatched or kDone: before, the plan is

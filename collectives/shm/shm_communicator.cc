@@ -51,7 +51,7 @@ class PendingRound final : public Pending {
 
 }  // namespace
 
-std::unique_ptr<RankWork> ShmCommunicator::PostRound(Call call,
+std::unique_ptr<RankWork> ShmCommunicator::PostRound(Call&& call,
                                                      RoundRef* kept) {
   if (!kIsBare) Validate(call, rank(), ranks());
   RequireHostMemory(call, "ranks as threads");
@@ -70,7 +70,7 @@ std::unique_ptr<RankWork> ShmCommunicator::PostRound(Call call,
 
 // Out of memory in here would leave the rank between two rounds: it ends the
 // process.
-void ShmCommunicator::TakeTurn(Call call, int64_t posted_ns) noexcept {
+void ShmCommunicator::TakeTurn(Call&& call, int64_t posted_ns) noexcept {
   Round& round = *cursor_;
   const int home = mine_->group->HomeOf(rank());
   // Ranks that wait move the data themselves; those that do not wait need the

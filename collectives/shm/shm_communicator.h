@@ -38,8 +38,8 @@ class ShmCommunicator final : public Communicator {
 
  private:
   // `kept`, if given: holds the round, too.
-  std::unique_ptr<RankWork> PostRound(Call call, RoundRef* kept = nullptr);
-  void TakeTurn(Call call, int64_t posted_ns) noexcept;
+  std::unique_ptr<RankWork> PostRound(Call&& call, RoundRef* kept = nullptr);
+  void TakeTurn(Call&& call, int64_t posted_ns) noexcept;
 
   std::shared_ptr<const RankChannel> mine_;
   std::shared_ptr<const std::string> name_;
