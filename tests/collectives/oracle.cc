@@ -185,30 +185,37 @@ Bytes Slice(const Bytes& values, DType dtype, int64_t begin, int64_t elems) {
 }
 
 PoisonedBuffer::PoisonedBuffer(DType dtype, int64_t elems)
+    : PoisonedBuffer(dtype, elems, SizeOf(dtype)) {}
+
+PoisonedBuffer::PoisonedBuffer(DType dtype, int64_t elems, int64_t start_bytes)
     : elem_bytes_(SizeOf(dtype)),
       size_bytes_(elems * elem_bytes_),
-      memory_(static_cast<size_t>(2 * kMargin + size_bytes_ + elem_bytes_),
-              kPoison) {}
+      begin_(kMargin + start_bytes),
+      memory_(static_cast<size_t>(begin_ + size_bytes_ + kMargin), kPoison) {}
 
 PoisonedBuffer::PoisonedBuffer(DType dtype, const Bytes& values)
-    : PoisonedBuffer(dtype,
-                     static_cast<int64_t>(values.size()) / SizeOf(dtype)) {
+    : PoisonedBuffer(dtype, values, SizeOf(dtype)) {}
+
+PoisonedBuffer::PoisonedBuffer(DType dtype, const Bytes& values,
+                               int64_t start_bytes)
+    : PoisonedBuffer(dtype, static_cast<int64_t>(values.size()) / SizeOf(dtype),
+                     start_bytes) {
   if (!values.empty()) std::memcpy(data(), values.data(), values.size());
 }
 
 void* PoisonedBuffer::At(int64_t elem) {
-  return memory_.data() + kMargin + (elem + 1) * elem_bytes_;
+  return memory_.data() + begin_ + elem * elem_bytes_;
 }
 
 bool PoisonedBuffer::Holds(const Bytes& expected) const {
   return static_cast<int64_t>(expected.size()) == size_bytes_ &&
          (expected.empty() ||
-          std::memcmp(memory_.data() + kMargin + elem_bytes_, expected.data(),
+          std::memcmp(memory_.data() + begin_, expected.data(),
                       expected.size()) == 0);
 }
 
 bool PoisonedBuffer::IsPoisonIntact() const {
-  const auto begin = memory_.begin() + kMargin + elem_bytes_;
+  const auto begin = memory_.begin() + begin_;
   const auto is_poison = [](std::byte b) { return b == kPoison; };
   return std::all_of(memory_.begin(), begin, is_poison) &&
          std::all_of(begin + size_bytes_, memory_.end(), is_poison);

@@ -29,12 +29,14 @@ uint16_t ToBF16(float value);
 float FromF16(uint16_t bits);
 float FromBF16(uint16_t bits);
 
-// Memory for some elements, one element behind an aligned start, with poison
-// before and after.
+// Memory for some elements, with poison before and after. It begins
+// `start_bytes` behind an aligned address; one element, if not said otherwise.
 class PoisonedBuffer {
  public:
-  explicit PoisonedBuffer(DType dtype, int64_t elems);
+  PoisonedBuffer(DType dtype, int64_t elems);
+  PoisonedBuffer(DType dtype, int64_t elems, int64_t start_bytes);
   PoisonedBuffer(DType dtype, const Bytes& values);
+  PoisonedBuffer(DType dtype, const Bytes& values, int64_t start_bytes);
 
   // The element numbered `elem`; it may be the one past the end.
   void* At(int64_t elem);
@@ -45,6 +47,7 @@ class PoisonedBuffer {
  private:
   int64_t elem_bytes_;
   int64_t size_bytes_;
+  int64_t begin_;  // of the elements, in memory_
   Bytes memory_;
 };
 
