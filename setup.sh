@@ -21,6 +21,7 @@ packages=(
   libgmock-dev
   libbenchmark-dev
   relacy-dev           # model checker of the protocols' tests
+  python3              # tools/mutate_orders
   iproute2             # hosts made of network namespaces, for tests
 )
 

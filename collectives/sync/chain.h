@@ -93,12 +93,13 @@ class Chain {
   // Under the claim. Nobody else takes a spare node meanwhile, so that what is
   // read from the topmost holds as long as it is the topmost.
   Node* TakeSpare() {
-    // (S) acquire, pairs with (R): reads where the node leads; so does a
-    // failed exchange.
+    // (S) acquire, pairs with (R): reads where the node leads.
     Node* spare = spare_.load(sync::memory_order_acquire);
+    // (S) acquire, pairs with (R): a failed exchange has found another node.
+    // Relaxed where it succeeds: it finds the node that was read before.
     while (spare != nullptr &&
            !spare_.compare_exchange_weak(spare, spare->link.spare_,
-                                         sync::memory_order_acquire,
+                                         sync::memory_order_relaxed,
                                          sync::memory_order_acquire)) {
     }
     return spare;

@@ -71,9 +71,9 @@ class Rendezvous {
 
   // Only where stage() is kFailed.
   const Failure& failure() const {
-    // (C) acquire, pairs with (B).
+    // Relaxed: stage() has seen it.
     return *reinterpret_cast<const Failure*>(
-        state_.load(sync::memory_order_acquire));
+        state_.load(sync::memory_order_relaxed));
   }
 
   // What to wait on for stage() to change. A match alone wakes nobody: notify
