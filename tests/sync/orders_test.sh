@@ -65,7 +65,7 @@ unpaired() {
 found=$(complaints collectives)
 [ -z "$found" ] || fail "memory orders:
 $found"
-[ "$(grep -rh 'memory_order_' collectives/sync | wc -l)" -gt 20 ] ||
+[ "$(grep -Rh 'memory_order_' collectives/sync | wc -l)" -gt 20 ] ||
   fail "no memory orders found at all"
 
 # A test of the test.
