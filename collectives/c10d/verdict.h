@@ -11,7 +11,6 @@
 #include "collectives/c10d/mesh.h"
 #include "collectives/c10d/store.h"
 #include "collectives/rank/failure.h"
-#include "collectives/rank/failure.h"
 
 namespace collectives {
 

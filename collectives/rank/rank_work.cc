@@ -55,7 +55,7 @@ RankWork::RankWork(std::shared_ptr<RankState> state, Position position,
                    const Call& call, int ranks)
     : state_(std::move(state)),
       position_(std::move(position)),
-      is_async_(call.is_async),
+      waits_from_post_(!call.is_async),
       posted_ns_(kIsBare ? 0 : NowNs()),
       record_(kIsBare ? 0
                       : state_->recorder().Add(
@@ -84,8 +84,9 @@ bool RankWork::IsDone() {
 }
 
 void RankWork::Wait() {
+  const bool may_count_from_post = std::exchange(waits_from_post_, false);
   const bool has_run = state_->RunContinuations();
-  Settle(!is_async_ && !has_run);
+  Settle(may_count_from_post && !has_run);
   if (pending_) ThrowIfFailed();
   state_->RunContinuations();
 }

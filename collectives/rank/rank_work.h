@@ -48,7 +48,7 @@ class RankWork final : public Work::State {
   Position position_;
   // Let go once it is done and recorded: it may hold much.
   std::shared_ptr<Pending> pending_;
-  const bool is_async_;
+  bool waits_from_post_;  // blocking, and nothing has come in between
   const int64_t posted_ns_;
   const uint64_t record_;
   const int exceptions_;  // that unwound when it was posted

@@ -164,7 +164,7 @@ class Folder {
   }
 };
 
-// The same bits either way: no operation here depends on the width.
+// The same numbers either way: no operation here depends on the width.
 #if defined(__x86_64__)
 template <typename T, ReduceOp op>
 [[gnu::target("avx2")]] void FoldWide(std::span<const void* const> sources,

@@ -20,6 +20,8 @@ struct FoldRange {
 // Average is that fold and one division by the number of sources; 16-bit
 // floats are folded in f32 and rounded once, to nearest even.
 //
+// A NaN stays NaN; of several in one fold, which one's bits stay is open.
+//
 // A destination may be a source, at the same element. The result of an
 // element does not depend on the range or on alignment.
 // Cost: each source read once, each destination written once, in blocks that

@@ -12,8 +12,12 @@ namespace collectives {
 namespace {
 
 // Up to here the last rank moves everything by itself, at once, rather than
-// have sleepers and workers woken; who spins may help.
-constexpr int64_t kMovedAtOnceBytes = 64 << 10;
+// have sleepers and workers woken; who spins may help. Where a rank has posted
+// asynchronously, less: it may be that one's call which does not return.
+bool IsMovedAtOnce(int64_t bytes, int ranks, bool has_async) {
+  constexpr int64_t kMost = 64 << 10;
+  return bytes <= kMost && (!has_async || bytes * ranks <= 4 * kMost);
+}
 
 // Chunks of bytes / (2 cores), within 8 to 128 KiB: enough of them that two
 // threads end together, few enough that claiming costs nothing.
@@ -46,12 +50,13 @@ bool Round::Arrive(int rank, Call&& call, int64_t posted_ns, int home) {
     Finish();
     return false;
   }
-  if (num_chunks() > 1) word().NotifyAll();
-  if (movement_.elems() * movement_.elem_bytes() > kMovedAtOnceBytes) {
-    return true;
+  const int64_t bytes = movement_.elems() * movement_.elem_bytes();
+  if (IsMovedAtOnce(bytes, ranks(), has_async_)) {
+    MoveChunks(home);
+    return false;
   }
-  MoveChunks(home);
-  return false;
+  word().NotifyAll();
+  return true;
 }
 
 bool Round::Match() {

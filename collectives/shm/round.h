@@ -89,6 +89,7 @@ class alignas(64) Round {
   ChainLink<Round> link;
   int64_t matched_ns_ = 0;  // written by the last rank before "matched"
   int64_t done_ns_ = 0;     // written by the last mover before "done"
+  static_assert(sizeof(meeting_) + sizeof(ChainLink<Round>) + 16 <= 64);
 
   uint64_t sequence_ = 0;
   std::vector<Post> posts_;

@@ -34,7 +34,9 @@ std::vector<Recorder> RunRanks(const RunRanksOptions& options,
   RunThreads({options.ranks, run, on_failure, on_end});
   std::vector<Recorder> recorders;
   for (const auto& state : states) {
-    recorders.push_back(std::move(state->recorder()));
+    // What still calls after its end finds a recorder that keeps nothing.
+    recorders.push_back(
+        std::exchange(state->recorder(), Recorder(state->rank(), 0)));
   }
   return recorders;
 }

@@ -20,14 +20,15 @@ struct RankChannel {
   std::shared_ptr<ShmChannel> channel;
 };
 
-// See Communicator for the contract. Takes no locks on the path of a blocking
-// collective. Made by RunRanks and Duplicate.
+// See Communicator for the contract. Made by RunRanks and Duplicate.
 class ShmCommunicator final : public Communicator {
  public:
   explicit ShmCommunicator(RankChannel mine)
       : mine_(std::make_shared<const RankChannel>(std::move(mine))),
-        name_(mine_, &mine_->channel->name),
+        name_(std::make_shared<const std::string>(mine_->channel->name)),
         cursor_(&mine_->channel->rounds.first()) {}
+
+  ~ShmCommunicator() override { mine_->channel->rounds.Leave(*cursor_); }
 
   int rank() const override { return mine_->state->rank(); }
   int ranks() const override { return mine_->group->ranks(); }

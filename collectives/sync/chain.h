@@ -23,8 +23,8 @@ class ChainLink {
 };
 
 // Each of `parties` walks the list at its own speed with After, and releases
-// each node once, when it has asked for the one after it. Whoever releases a
-// node last makes it spare.
+// each node once, when it has asked for the one after it, until it leaves.
+// Whoever releases a node last makes it spare.
 //
 //   a party                    another party            the next maker
 //   -------                    -------------            --------------
@@ -41,14 +41,17 @@ class ChainLink {
 template <typename Node>
 class Chain {
  public:
-  explicit Chain(int parties) : parties_(parties) { first_ = Make(nullptr); }
+  explicit Chain(int parties) : parties_(parties), holders_(parties) {
+    first_ = Make(nullptr);
+  }
   Chain(const Chain&) = delete;
   Chain& operator=(const Chain&) = delete;
 
   // Held by every party from the start, as every node is.
   Node& first() { return *first_; }
 
-  Node& After(Node& node) {
+  // Out of memory in here ends the process: half made, nobody could go on.
+  Node& After(Node& node) noexcept {
     for (;;) {
       // (H) acquire, pairs with (I): the node is made.
       Node* next = node.link.next_.load(sync::memory_order_acquire);
@@ -67,6 +70,20 @@ class Chain {
       making_.Release();
       return *next;
     }
+  }
+
+  // A party walks no further than `node`, which it holds, and releases it with
+  // all that follow.
+  void Leave(Node& node) noexcept {
+    while (!making_.TryTake()) sync::Yield();
+    --holders_;
+    for (Node* at = &node; at != nullptr;) {
+      // Relaxed: the claim has shown what its last holder linked.
+      Node* const next = at->link.next_.load(sync::memory_order_relaxed);
+      Release(*at);
+      at = next;
+    }
+    making_.Release();
   }
 
   // One holder more. Relaxed: whoever adds one is a holder.
@@ -113,12 +130,13 @@ class Chain {
     }
     // Relaxed, both: published by (I).
     node->link.next_.store(nullptr, sync::memory_order_relaxed);
-    node->link.holders_.store(parties_, sync::memory_order_relaxed);
+    node->link.holders_.store(holders_, sync::memory_order_relaxed);
     node->Renew(before);
     return node;
   }
 
-  const int parties_;
+  const int parties_;  // at the start
+  int holders_;        // that have not left; under making_
   Node* first_ = nullptr;
   Claim making_;                              // of who makes a node
   std::vector<std::unique_ptr<Node>> nodes_;  // all there are; under making_

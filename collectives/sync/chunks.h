@@ -21,7 +21,7 @@ namespace collectives {
 // Threads: any number of movers, after Open has been published to them.
 class Chunks {
  public:
-  static constexpr int kMostShares = 16;
+  static constexpr int kMostShares = 8;
 
   // Threads: the only one that knows of it, before publishing.
   void Open(int64_t chunks, int shares) {

@@ -20,9 +20,8 @@ using ::testing::HasSubstr;
 // A group of one, put together by hand so that a test can hold its guard.
 struct Alone {
   std::shared_ptr<RankState> state = std::make_shared<RankState>(0, 16);
-  ShmCommunicator comm{
-      {std::make_shared<ShmGroup>(1, std::chrono::seconds(60)), state,
-       std::make_shared<ShmChannel>("main", 1)}};
+  ShmCommunicator comm{{std::make_shared<ShmGroup>(1, std::chrono::seconds(60)),
+                        state, std::make_shared<ShmChannel>("main", 1)}};
 };
 
 std::string RefusalOf(const std::function<void()>& fn) {

@@ -1,4 +1,4 @@
-// Guards wait_word.h and set_once.h.
+// Guards wait_word.h, set_once.h and chain.h.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -7,6 +7,7 @@
 #include <thread>
 #include <vector>
 
+#include "collectives/sync/chain.h"
 #include "collectives/sync/set_once.h"
 #include "collectives/sync/wait_word.h"
 
@@ -114,6 +115,34 @@ TEST(SetOnceTest, OfThreadsThatSetAtOnceExactlyOneIsFirst) {
     for (std::thread& t : threads) t.join();
     EXPECT_EQ(flag.get()->rank, first);
   }
+}
+
+// A node that counts how many there are.
+struct Step {
+  explicit Step(int) { ++made; }
+  void Renew(const Step*) {}
+  ChainLink<Step> link;
+  static inline int made = 0;
+};
+
+TEST(ChainTest, WhoHasLeftHoldsUpNoNode) {
+  Step::made = 0;
+  Chain<Step> chain(2);
+  Step* mine = &chain.first();
+  for (int i = 0; i < 5; ++i) mine = &chain.After(*mine);
+  chain.Leave(chain.first());
+  // Five nodes, which this party has yet to release, and those after them.
+  for (Step* at = &chain.first(); at != mine;) {
+    Step* const next = &chain.After(*at);
+    chain.Release(*at);
+    at = next;
+  }
+  for (int i = 0; i < 1000; ++i) {
+    Step& next = chain.After(*mine);
+    chain.Release(*mine);
+    mine = &next;
+  }
+  EXPECT_LE(Step::made, 7);
 }
 
 }  // namespace
