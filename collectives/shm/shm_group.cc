@@ -14,8 +14,8 @@ namespace {
 // A rank that withdrew is unwinding an exception; its cause is worth this.
 constexpr std::chrono::milliseconds kGraceForTheCause{50};
 
-// Where each rank has a core: about 1 us, more than a small collective takes and
-// than a yield to nobody.
+// Where each rank has a core: about 1 us, more than a small collective takes,
+// and than a yield to nobody.
 constexpr int kSpins = 40;
 
 // With hundreds of ranks on few cores, waking up often to look at the abort
