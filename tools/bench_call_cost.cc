@@ -1,9 +1,9 @@
 // What records, matching and failure checks add to a collective: this program
 // against itself built without them (bench_call_cost_bare).
 #include <fmt/core.h>
+#include <unistd.h>
 
 #include <array>
-#include <chrono>
 #include <cstdio>
 #include <memory>
 #include <span>
@@ -63,15 +63,17 @@ void PrintTimes() {
 
 // What `program --one` prints. Errors: InvalidArgument if it cannot be run.
 std::vector<double> TimesOf(const std::string& program) {
+  const auto refuse = [&program] {
+    throw collectives::InvalidArgument(
+        "cannot run " + program +
+        ": expected it beside this program; build //tools:bench_call_cost");
+  };
+  if (access(program.c_str(), X_OK) != 0) refuse();
   const std::unique_ptr<FILE, int (*)(FILE*)> pipe(
       popen(("'" + program + "' --one").c_str(), "r"), pclose);
   std::vector<double> times(kCases.size());
   for (double& time : times) {
-    if (!pipe || std::fscanf(pipe.get(), "%lf", &time) != 1) {
-      throw collectives::InvalidArgument(
-          "cannot run " + program +
-          ": expected it beside this program; build //tools:bench_call_cost");
-    }
+    if (!pipe || std::fscanf(pipe.get(), "%lf", &time) != 1) refuse();
   }
   return times;
 }

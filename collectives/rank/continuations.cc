@@ -5,11 +5,6 @@
 
 namespace collectives {
 
-void Continuations::CountItems() {
-  // Relaxed: as in IsEmpty.
-  size_.store(items_.size(), sync::memory_order_relaxed);
-}
-
 void Continuations::Add(Continuation continuation) {
   const auto later =
       std::find_if(items_.begin(), items_.end(), [&](const Continuation& c) {
@@ -17,7 +12,7 @@ void Continuations::Add(Continuation continuation) {
                c.sequence > continuation.sequence;
       });
   items_.insert(later, std::move(continuation));
-  CountItems();
+  size_.Set(items_.size());
 }
 
 std::optional<Continuation> Continuations::TryTake() {
@@ -30,7 +25,7 @@ std::optional<Continuation> Continuations::TryTake() {
     if (item->IsSettled()) {
       std::optional<Continuation> taken(std::move(*item));
       items_.erase(item);
-      CountItems();
+      size_.Set(items_.size());
       return taken;
     }
     held_up.push_back(item->channel);
@@ -47,7 +42,7 @@ std::vector<Continuation> Continuations::Take(const void* channel,
   std::vector<Continuation> result(std::make_move_iterator(taken),
                                    std::make_move_iterator(items_.end()));
   items_.erase(taken, items_.end());
-  CountItems();
+  size_.Set(items_.size());
   return result;
 }
 
@@ -55,7 +50,7 @@ std::vector<Continuation> Continuations::TakeAll() {
   std::vector<Continuation> all(std::make_move_iterator(items_.begin()),
                                 std::make_move_iterator(items_.end()));
   items_.clear();
-  CountItems();
+  size_.Set(items_.size());
   return all;
 }
 

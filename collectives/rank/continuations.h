@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "collectives/rank/pending.h"
-#include "collectives/sync/primitives.h"
+#include "collectives/sync/hint.h"
 
 namespace collectives {
 
@@ -32,11 +32,8 @@ struct Continuation {
 // Threads: one caller at a time.
 class Continuations {
  public:
-  // Any thread: what the caller before left.
-  bool IsEmpty() const {
-    // Relaxed: nothing is read on the strength of it but under a Claim.
-    return size_.load(sync::memory_order_relaxed) == 0;
-  }
+  // Any thread: as the last caller left it.
+  bool IsEmpty() const { return size_.get() == 0; }
 
   void Add(Continuation continuation);
 
@@ -53,10 +50,8 @@ class Continuations {
                                                uint64_t sequence) const;
 
  private:
-  void CountItems();
-
   std::deque<Continuation> items_;  // of one channel: in order of sequence
-  sync::atomic<size_t> size_{0};    // of items_
+  Hint<size_t> size_{0};            // of items_
 };
 
 }  // namespace collectives

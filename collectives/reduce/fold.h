@@ -24,8 +24,8 @@ struct FoldRange {
 //
 // A destination may be a source, at the same element. The result of an
 // element does not depend on the range or on alignment.
-// Cost: each source read once, each destination written once, in blocks that
-// stay in the first-level cache.
+// Cost: each source read once, each destination written once, 256
+// bytes of each at a time, in registers in between.
 // Threads: any thread; calls on disjoint ranges may run at once.
 void Fold(DType dtype, ReduceOp op, std::span<const void* const> sources,
           std::span<void* const> destinations, const FoldRange& range);

@@ -60,10 +60,11 @@ std::unique_ptr<RankWork> ShmCommunicator::PostRound(Call&& call,
   if (!kIsBare) {
     mine_->group->ThrowIfAborted(*name_, cursor_->sequence(), call);
   }
+  // Starts them, which may fail: before the round is held.
+  if (call.is_async) Workers::Get();
   auto work = std::make_unique<RankWork>(
       mine_->state, Position{name_, cursor_->sequence()}, call, ranks());
   work->Attach(std::make_shared<PendingRound>(mine_, *cursor_));
-  if (call.is_async) Workers::Get();  // starts them, which may fail
   if (kept) *kept = RoundRef(mine_->channel, *cursor_);
   TakeTurn(std::move(call), work->posted_ns());
   return work;

@@ -103,5 +103,32 @@ struct Holding : rl::test_suite<Holding, 3> {
 
 TEST(ChainModel, ANodeHeldForAWorkerStays) { ExpectNoError<Holding>(1); }
 
+// The last party leaves where it stands; the others go on.
+template <int kParties, int kNodes>
+struct Leaving : rl::test_suite<Leaving<kParties, kNodes>, kParties> {
+  Chain<Node> chain{kParties};
+
+  void thread(unsigned party) {
+    Node* at = &chain.first();
+    const bool leaves = party == kParties - 1;
+    for (int i = 0; i < (leaves ? 1 : kNodes); ++i) {
+      RL_ASSERT(at->number == i);
+      RL_ASSERT(at->marks[party] == 0);
+      at->marks[party] = 1;
+      Node& next = chain.After(*at);
+      RL_ASSERT(at->number == i);
+      chain.Release(*at);
+      at = &next;
+    }
+    if (leaves) chain.Leave(*at);
+  }
+};
+
+TEST(ChainModel, WhoLeavesTakesNoNodeFromTheOthers) {
+  ExpectNoError<Leaving<2, 3>>(2);
+  ExpectNoErrorAtRandom<Leaving<2, 6>>();
+  ExpectNoErrorAtRandom<Leaving<3, 4>>();
+}
+
 }  // namespace
 }  // namespace collectives

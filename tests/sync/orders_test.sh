@@ -2,7 +2,7 @@
 # Each memory order of collectives/ that is stronger than relaxed has a comment
 # directly above its statement: its letter, the order, and the letter that it
 # pairs with, which stands in the same place or its header. No memory order
-# stands outside sync/, shm/ and rank/.
+# stands outside sync/.
 set -u
 
 fail() {
@@ -14,7 +14,7 @@ fail() {
 complaints() {
   find -L "$1" -name '*.h' -o -name '*.cc' | sort | while read -r file; do
     case $file in
-      */sync/* | */shm/* | */rank/*) uncommented "$file" ;;
+      */sync/*) uncommented "$file" ;;
       *) grep -HnE 'memory_order(_|::)' "$file" |
         sed 's/$/  <- outside its folders/' ;;
     esac
