@@ -56,6 +56,10 @@ void AddFlags(CLI::App& app, Flags& flags) {
       ->capture_default_str();
   app.add_option("--batch", job.batch, "rows a rank and step")
       ->capture_default_str();
+  app.add_option("--ddp", job.ddp,
+                 "how gradients are averaged: simple (after backward), async "
+                 "(each from its hook), bucketed")
+      ->capture_default_str();
   app.add_option("--bucket-kb", job.bucket_kb, "KiB a gradient bucket")
       ->capture_default_str();
   auto* const recompute =
@@ -121,15 +125,20 @@ void CheckMemory(const JobOptions& job) {
       static_cast<double>(available) / 1e9));
 }
 
+std::string DdpText(const JobOptions& job) {
+  if (job.ddp != "bucketed") return job.ddp + " all-reduces";
+  return fmt::format("buckets of {} KiB", job.bucket_kb);
+}
+
 void PrintHeader(const Flags& flags, const Placement& placement,
                  const ByteDataset& data, const std::string& blas) {
   const JobOptions& job = flags.job;
   fmt::print(
       "emulate: {} ranks as {}, {} rows x {} tokens each, {} steps; "
-      "buckets of {} KiB, ZeRO-{}, recompute {}\n"
+      "{}, ZeRO-{}, recompute {}\n"
       "data: {}, {} bytes, seed {}; {}, one thread a rank\n",
       job.ranks, Describe(placement), job.batch, data.context(), job.steps,
-      job.bucket_kb, job.zero, RecomputeText(flags, data.context()),
+      DdpText(job), job.zero, RecomputeText(flags, data.context()),
       flags.data.value_or("made stories"), data.num_bytes(), job.seed, blas);
   std::fflush(stdout);
 }

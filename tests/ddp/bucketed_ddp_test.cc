@@ -19,6 +19,7 @@
 
 #include "collectives/errors.h"
 #include "tests/backend/backend.h"
+#include "tests/ddp/layers.h"
 #include "trainsys/autograd/gradient_hook.h"
 #include "trainsys/checks/small_models.h"
 #include "trainsys/random/rank_generator.h"
@@ -40,69 +41,6 @@ using ::testing::Each;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using torch::nn::Module;
-using Tensors = std::vector<at::Tensor>;
-
-Tensors GradientsOf(const Tensors& parameters) {
-  Tensors gradients;
-  for (const at::Tensor& p : parameters) gradients.push_back(p.grad());
-  return Snapshot(gradients);
-}
-
-// Reference A: the ranks' losses one after another, divided once.
-Tensors MicroStepGradients(const Tensors& parameters, int ranks,
-                           const std::function<at::Tensor(int rank)>& loss_of) {
-  for (at::Tensor p : parameters) p.mutable_grad() = at::zeros_like(p);
-  for (int rank = 0; rank < ranks; ++rank) loss_of(rank).backward();
-  for (const at::Tensor& p : parameters) p.grad().div_(ranks);
-  return GradientsOf(parameters);
-}
-
-template <typename E>
-std::string ErrorOf(const std::function<void()>& fn) {
-  try {
-    fn();
-  } catch (const E& e) {
-    return e.what();
-  }
-  return "no error";
-}
-
-at::Tensor Random(uint64_t seed, at::IntArrayRef sizes,
-                  at::ScalarType dtype = at::kFloat) {
-  return at::randn(sizes, MakeRankGenerator(seed, 0, 0)).to(dtype);
-}
-
-// Layers tanh(x w + b) of widths 8, 16, 16, 4.
-Tensors AddLayers(Module& module, uint64_t seed,
-                  const std::vector<at::ScalarType>& dtypes = {
-                      at::kFloat, at::kFloat, at::kFloat}) {
-  const std::vector<int64_t> widths{8, 16, 16, 4};
-  Tensors parameters;
-  for (size_t i = 0; i < 3; ++i) {
-    const std::string number = std::to_string(i);
-    const uint64_t own_seed = 10 * seed + i;
-    parameters.push_back(module.register_parameter(
-        "w" + number,
-        Random(own_seed, {widths[i], widths[i + 1]}, dtypes[i]) * 0.3));
-    parameters.push_back(module.register_parameter(
-        "b" + number, Random(own_seed + 5, {widths[i + 1]}, dtypes[i])));
-  }
-  return parameters;
-}
-
-// parameters: w, b, w, b, ...; x: [B, 8]
-at::Tensor LayersLoss(const Tensors& parameters, const at::Tensor& x) {
-  at::Tensor h = x;
-  for (size_t i = 0; i < parameters.size(); i += 2) {
-    const at::Tensor& w = parameters[i];
-    h = (at::matmul(h.to(w.scalar_type()), w) + parameters[i + 1]).tanh();
-  }
-  return h.square().mean();
-}
-
-at::Tensor InputOf(int rank) {
-  return Random(1000 + static_cast<uint64_t>(rank), {4, 8});
-}
 
 class BucketedDDPTest
     : public testing::TestWithParam<std::tuple<int, int64_t>> {};
@@ -119,6 +57,7 @@ void ExpectGradients(Communicator& comm, int64_t bucket_bytes,
       << "rank 0's parameters win";
   for (int round = 0; round < kRounds; ++round) {
     ddp.ZeroGrad();
+    ddp.BeginForward();
     const at::Tensor loss =
         LossOf(*model, MakeSamples(round).Part(comm.rank(), comm.ranks()));
     {
@@ -164,91 +103,6 @@ INSTANTIATE_TEST_SUITE_P(
              std::to_string(std::get<1>(info.param));
     });
 
-// What people do to gradients between two steps.
-struct Meddling {
-  std::string name;
-  std::function<void(const Tensors& parameters)> act;
-};
-
-void ZeroInPlace(const Tensors& parameters) {
-  torch::optim::SGD sgd(parameters, torch::optim::SGDOptions(0.1));
-#if TORCH_VERSION_MAJOR >= 2
-  sgd.zero_grad(/*set_to_none=*/false);
-#else
-  sgd.zero_grad();
-#endif
-}
-
-const std::vector<Meddling> kMeddlings{
-    {"zeroed in place by torch::optim", ZeroInPlace},
-    {"zeroed by torch::optim as it likes",
-     [](const Tensors& parameters) {
-       torch::optim::SGD(parameters, torch::optim::SGDOptions(0.1)).zero_grad();
-     }},
-    {"reset to undefined",
-     [](const Tensors& parameters) {
-       for (at::Tensor p : parameters) p.mutable_grad().reset();
-     }},
-    {"replaced",
-     [](const Tensors& parameters) {
-       for (at::Tensor p : parameters) p.mutable_grad() = at::zeros_like(p);
-     }},
-    {"detached and zeroed",
-     [](const Tensors& parameters) {
-       for (at::Tensor p : parameters) {
-         p.mutable_grad() = p.grad().detach().zero_();
-       }
-     }},
-};
-
-TEST(BucketedDDPTest, GradientsReturnToTheirBucketsWhateverBecameOfThem) {
-  Module reference;
-  const Tensors one = AddLayers(reference, 0);
-  const Tensors expected = MicroStepGradients(
-      one, 2, [&](int rank) { return LayersLoss(one, InputOf(rank)); });
-  RunRanksHere({.ranks = 2}, [&](Communicator& comm) {
-    Module module;
-    const Tensors parameters = AddLayers(module, comm.rank());
-    BucketedDDP ddp(module, comm);
-    std::vector<void*> places;
-    for (const at::Tensor& p : parameters) {
-      places.push_back(p.grad().data_ptr());
-    }
-    for (const Meddling& meddling : kMeddlings) {
-      meddling.act(parameters);
-      LayersLoss(parameters, InputOf(comm.rank())).backward();
-      ddp.FinishGradientSync();
-      EXPECT_TRUE(EqualBits(GradientsOf(parameters), expected))
-          << meddling.name;
-      for (size_t p = 0; p < parameters.size(); ++p) {
-        EXPECT_EQ(parameters[p].grad().data_ptr(), places[p]) << meddling.name;
-      }
-    }
-  });
-}
-
-TEST(BucketedDDPTest, GradientsLieInOneBufferABucketAsPlanned) {
-  RunRanksHere({.ranks = 1}, [](Communicator& comm) {
-    Module module;
-    AddLayers(module, 0);
-    BucketedDDP ddp(module, comm, {.bucket_bytes = 1 << 10});
-    ASSERT_GT(ddp.buckets().size(), 1);
-    int64_t bytes = 0;
-    for (const Bucket& bucket : ddp.buckets()) {
-      const auto* begin =
-          ddp.parameters()[bucket.parameters[0]].grad().data_ptr<float>();
-      for (size_t i = 0; i < bucket.parameters.size(); ++i) {
-        EXPECT_EQ(
-            ddp.parameters()[bucket.parameters[i]].grad().data_ptr<float>() -
-                begin,
-            bucket.layout.offsets[i]);
-      }
-      bytes += 4 * bucket.layout.elems;
-    }
-    EXPECT_EQ(ddp.GradientBytes(), bytes);
-  });
-}
-
 TEST(BucketedDDPTest, ATiedParameterHasOnePlaceAndOneGradient) {
   const auto add = [](Module& module, uint64_t seed) {
     Tensors parameters = AddLayers(module, seed);
@@ -269,6 +123,7 @@ TEST(BucketedDDPTest, ATiedParameterHasOnePlaceAndOneGradient) {
     BucketedDDP ddp(module, comm, {.bucket_bytes = 1});
     EXPECT_EQ(ddp.parameters().size(), 6);
     EXPECT_EQ(ddp.buckets().size(), 6);
+    ddp.BeginForward();
     LayersLoss(parameters, InputOf(comm.rank())).backward();
     ddp.FinishGradientSync();
     EXPECT_TRUE(EqualBits(GradientsOf(ddp.parameters()), expected));
@@ -284,6 +139,7 @@ TEST(BucketedDDPTest, FrozenParametersAreBroadcastButNotAveraged) {
     BucketedDDP ddp(module, comm);
     EXPECT_EQ(ddp.parameters().size(), parameters.size());
     EXPECT_TRUE(EqualBits({frozen}, {at::full({5}, 7.0)}));
+    ddp.BeginForward();
     LayersLoss(parameters, InputOf(comm.rank()) * frozen[0]).backward();
     ddp.FinishGradientSync();
     EXPECT_FALSE(frozen.grad().defined());
@@ -300,7 +156,8 @@ TEST(BucketedDDPTest, TypesMixAndEachGradientKeepsItsOwn) {
     Module module;
     const Tensors parameters = AddLayers(module, comm.rank(), dtypes);
     BucketedDDP ddp(module, comm);
-    EXPECT_EQ(ddp.buckets().size(), 3);
+    EXPECT_EQ(ddp.buckets().size(), 2);
+    ddp.BeginForward();
     LayersLoss(parameters, InputOf(comm.rank())).backward();
     ddp.FinishGradientSync();
     EXPECT_TRUE(EqualBits(GradientsOf(parameters), expected));
@@ -315,6 +172,7 @@ TEST(BucketedDDPTest, AnEmptyParameterTakesPart) {
           module.register_parameter("empty", Random(1, {0, 8}));
       const Tensors parameters = AddLayers(module, comm.rank());
       BucketedDDP ddp(module, comm, {.bucket_bytes = bucket_bytes});
+      ddp.BeginForward();
       (LayersLoss(parameters, InputOf(comm.rank())) + empty.sum()).backward();
       ddp.FinishGradientSync();
       EXPECT_EQ(empty.grad().sizes(), (at::IntArrayRef{0, 8}));
@@ -355,6 +213,7 @@ TEST(BucketedDDPTest, ACheckpointedBlockRunsEachHookAndPostsEachBucketOnce) {
     for (size_t p = 0; p < calls.size(); ++p) {
       hooks.emplace_back(ddp.parameters()[p], [&calls, p] { ++calls[p]; });
     }
+    ddp.BeginForward();
     LossOf(*model, samples.Part(comm.rank(), 2)).backward();
     ddp.FinishGradientSync();
     EXPECT_THAT(calls, Each(1));
@@ -450,102 +309,6 @@ TEST(BucketedDDPTest, AModuleWithNothingToTrainIsRefused) {
     EXPECT_THAT(
         ErrorOf<InvalidArgument>([&] { const BucketedDDP ddp(module, comm); }),
         HasSubstr("no parameter that requires a gradient"));
-  });
-}
-
-TEST(BucketedDDPTest, BucketBytesBelowOneAreRefused) {
-  RunRanksHere({.ranks = 2}, [](Communicator& comm) {
-    Module module;
-    AddLayers(module, 0);
-    for (const int64_t bytes : {0, -1}) {
-      EXPECT_THROW(BucketedDDP(module, comm, {.bucket_bytes = bytes}),
-                   InvalidArgument);
-    }
-  });
-}
-
-TEST(BucketedDDPTest, AnUnusedParameterIsNamed) {
-  RunRanksHere({.ranks = 2}, [](Communicator& comm) {
-    Module module;
-    const Tensors parameters = AddLayers(module, 0);
-    module.register_parameter("unused", at::ones({3}));
-    BucketedDDP ddp(module, comm);
-    LayersLoss(parameters, InputOf(comm.rank())).backward();
-    EXPECT_THAT(ErrorOf<Error>([&] { ddp.FinishGradientSync(); }),
-                AllOf(HasSubstr("'unused'"), Not(HasSubstr("'w1'"))));
-  });
-}
-
-TEST(BucketedDDPTest, AParameterThatOneRankDoesNotUseIsNamedToTheOthers) {
-  try {
-    RunRanksHere({.ranks = 3}, [](Communicator& comm) {
-      Module module;
-      const Tensors parameters = AddLayers(module, 0);
-      const at::Tensor own = module.register_parameter("own", at::ones({3}));
-      BucketedDDP ddp(module, comm);
-      at::Tensor loss = LayersLoss(parameters, InputOf(comm.rank()));
-      if (comm.rank() != 1) loss = loss + own.sum();
-      loss.backward();
-      if (comm.rank() == 1) return ddp.FinishGradientSync();
-      EXPECT_THAT(ErrorOf<PeerFailed>([&] { ddp.FinishGradientSync(); }),
-                  AllOf(HasSubstr("rank 1"), HasSubstr("'own'")));
-    });
-    FAIL() << "no error";
-  } catch (const RankFailed& e) {
-    EXPECT_EQ(e.rank(), 1);
-    EXPECT_THAT(e.what(), HasSubstr("'own'"));
-  }
-}
-
-TEST(BucketedDDPTest, ASecondBackwardWithoutFinishingTheFirstIsAnError) {
-  RunRanksHere({.ranks = 2}, [](Communicator& comm) {
-    Module module;
-    const Tensors parameters = AddLayers(module, 0);
-    BucketedDDP ddp(module, comm);
-    LayersLoss(parameters, InputOf(comm.rank())).backward();
-    const at::Tensor loss = LayersLoss(parameters, InputOf(comm.rank()));
-    EXPECT_THAT(ErrorOf<Error>([&] { loss.backward(); }),
-                AllOf(HasSubstr("'b2'"), HasSubstr("FinishGradientSync")));
-  });
-}
-
-TEST(BucketedDDPTest, AfterAnErrorZeroGradMakesTheNextBackwardRight) {
-  Module reference;
-  const Tensors one = AddLayers(reference, 0);
-  const Tensors expected = MicroStepGradients(
-      one, 3, [&](int rank) { return LayersLoss(one, InputOf(rank)); });
-  RunRanksHere({.ranks = 3}, [&](Communicator& comm) {
-    Module module;
-    const Tensors parameters = AddLayers(module, 0);
-    BucketedDDP ddp(module, comm, {.bucket_bytes = 1});
-    const auto loss = [&] {
-      return LayersLoss(parameters, InputOf(comm.rank()));
-    };
-    const auto expect_right = [&] {
-      ddp.ZeroGrad();
-      loss().backward();
-      ddp.FinishGradientSync();
-      EXPECT_TRUE(EqualBits(GradientsOf(parameters), expected));
-    };
-    // The first layer is not used: some buckets are in flight, some are not.
-    LayersLoss({parameters.begin() + 2, parameters.end()}, Random(1, {4, 16}))
-        .backward();
-    EXPECT_THROW(ddp.FinishGradientSync(), Error);
-    expect_right();
-    loss().backward();
-    EXPECT_THROW(loss().backward(), Error);
-    expect_right();
-  });
-}
-
-TEST(BucketedDDPTest, ForwardsWithoutBackwardChangeNothing) {
-  RunRanksHere({.ranks = 2}, [](Communicator& comm) {
-    Module module;
-    const Tensors parameters = AddLayers(module, 0);
-    BucketedDDP ddp(module, comm);
-    for (int i = 0; i < 4; ++i) LayersLoss(parameters, InputOf(i));
-    LayersLoss(parameters, InputOf(comm.rank())).backward();
-    ddp.FinishGradientSync();
   });
 }
 

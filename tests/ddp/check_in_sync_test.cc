@@ -36,9 +36,9 @@ TEST(CheckInSyncTest, EveryRankSeesWhichTensorsDifferOnWhichRanks) {
     EXPECT_EQ(differences[0].ranks, (std::vector<int>{2}));
     EXPECT_EQ(differences[1].index, 2);
     EXPECT_EQ(differences[1].ranks, (std::vector<int>{1, 2, 3}));
-    EXPECT_EQ(Describe(differences, tensors.size()),
-              "2 of 3 tensors differ from rank 0: [tensor 1 on rank 2] "
-              "[tensor 2 on rank 1 2 3]");
+    EXPECT_EQ(Describe(differences, {"a", "b", "c"}),
+              "2 of 3 tensors differ from rank 0: [b on rank 2] [c on rank 1 2 "
+              "3]");
   });
 }
 
@@ -52,7 +52,7 @@ TEST(CheckInSyncTest, ZerosOfBothSignsAreNotInSync) {
 TEST(CheckInSyncTest, NoTensorsAreInSync) {
   RunRanksHere({.ranks = 2}, [](Communicator& comm) {
     EXPECT_TRUE(CheckInSync({}, comm).empty());
-    EXPECT_EQ(Describe({}, 0), "");
+    EXPECT_EQ(Describe({}, {}), "");
   });
 }
 

@@ -137,6 +137,7 @@ std::vector<Tensors> DdpGradients(Mode mode, std::vector<Recorder>& recorders,
     const auto model = MakeResidualModel(1, Twice(mode));
     BucketedDDP ddp(*model, comm, {.bucket_bytes = 1});
     if (comm.rank() == 0) num_buckets = ddp.buckets().size();
+    ddp.BeginForward();
     LossOf(*model, samples.Part(comm.rank(), 2)).backward();
     ddp.FinishGradientSync();
     for (const at::Tensor& p : ddp.parameters()) {

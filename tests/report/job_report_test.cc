@@ -159,6 +159,23 @@ TEST(JobReportTest, AByteThatTheBudgetDoesNotHaveFailsTheJob) {
   EXPECT_EQ(memory["peak_split_bytes"]["temporaries"], 777);
 }
 
+TEST(JobReportTest, WithoutBucketsThereIsNoBudgetToCompareWith) {
+  JobOptions options = Options();
+  options.ddp = "simple";
+  JobResult result = MadeResult();
+  ++result.ranks[1].memory[StepPoint::kAfterBackward][MemoryCategory::kInput];
+  const JobReport report = MakeReport(options, kContext, result);
+  EXPECT_TRUE(HasPassed(report));
+  EXPECT_THAT(AsText(options, report),
+              AllOf(HasSubstr("memory: the budget is that of buckets; not "
+                              "compared\n"),
+                    testing::ContainsRegex("temporaries +- +4 +- +777\n"),
+                    Not(HasSubstr("PASS memory"))));
+  const json out = json::parse(AsJson(options, report));
+  EXPECT_EQ(out["options"]["ddp"], "simple");
+  EXPECT_TRUE(out["ranks"][0]["memory"]["budget_bytes"].is_null());
+}
+
 TEST(JobReportTest, EitherPartOfTheProofCanFailTheJob) {
   JobReport report = MadeReport();
   report.proof = Proof{2, true, 1e-6, 1e-15};

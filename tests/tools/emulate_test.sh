@@ -19,6 +19,7 @@ refuses "activation-budget-mb is 0" --activation-budget-mb 0
 refuses "activation-budget-mb is nan" --activation-budget-mb nan
 refuses "excludes" --activation-budget-mb 20 --recompute full
 refuses "bytes" --activation-budget-mb 1
+refuses "ddp is 'rings', expected simple, async or bucketed" --ddp rings
 refuses "zero is 2" --zero 2
 refuses "lr is nan" --lr nan
 refuses "--seed" --seed -1
@@ -37,10 +38,11 @@ refuses "memory" --ranks 200 --batch 1000
 grep -q Example out || fail "--help shows no example"
 
 # hash_of FLAGS...: trains a little and prints hash and losses.
+passes=3  # lines that say so
 hash_of() {
   "$emulate" --ranks 2 --steps 2 --batch 1 --json result.json "$@" >out 2>err ||
     fail "exit code $? for $*: $(cat out err)"
-  [ "$(grep -c '^PASS' out)" = 3 ] || fail "not proved with $*: $(cat out)"
+  [ "$(grep -c '^PASS' out)" = "$passes" ] || fail "not proved with $*: $(cat out)"
   [ ! -e result.json.unfinished ] || fail "an unfinished file is left"
   grep -A2 '^  "losses"' result.json
   grep '^  "parameter_hash"' result.json
@@ -52,6 +54,9 @@ grep -q '^  "backend": "threads"' result.json || fail "no backend in JSON"
 [ "$first" = "$(hash_of)" ] || fail "another run, another result"
 [ "$first" = "$(hash_of --bucket-kb 64)" ] || fail "bucket size counts"
 [ "$first" = "$(hash_of --zero 0)" ] || fail "ZeRO stage counts"
+for ddp in simple async; do  # their memory has no budget
+  [ "$first" = "$(passes=2 hash_of --ddp $ddp)" ] || fail "--ddp $ddp counts"
+done
 [ "$first" = "$(hash_of --recompute none --timeline)" ] ||
   fail "recomputation counts"
 grep -q '^  bucket 0 ' out || fail "no timeline"

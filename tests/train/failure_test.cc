@@ -19,6 +19,7 @@
 #include "tests/backend/backend.h"
 #include "trainsys/autograd/gradient_hook.h"
 #include "trainsys/checks/small_models.h"
+#include "trainsys/ddp/bucketed_ddp.h"
 #include "trainsys/recompute/checkpoint.h"
 #include "trainsys/tensor/tensor_memory.h"
 #include "trainsys/train/step.h"

@@ -114,6 +114,19 @@ TEST(RunJobTest, TheSnapshotIsOfItsStep) {
   EXPECT_NE(HashOf(longer.snapshot), longer.ranks[0].parameter_hash);
 }
 
+TEST(RunJobTest, EveryKindOfDataParallelismGivesTheSameParameters) {
+  JobOptions options = SmallJob();
+  const JobResult bucketed = RunOnThreads(options, ShortText());
+  for (const char* ddp : {"simple", "async"}) {
+    options.ddp = ddp;
+    const JobResult result = RunOnThreads(options, ShortText());
+    ExpectSameTraining(bucketed, result);
+    EXPECT_EQ(result.ranks[0].gradient_bytes,
+              4 * ParameterCount({.context = 16}))
+        << "without padding";
+  }
+}
+
 TEST(RunJobTest, BytesAreCountedWholeAndSharded) {
   const int64_t parameters = ParameterCount({.context = 16});
   JobOptions options = SmallJob();
@@ -199,6 +212,7 @@ TEST(ValidateTest, ImpossibleOptionsAreRefusedEachInOneLineThatNamesThem) {
       {"bucket-kb", [](auto& o) { o.bucket_kb = 0; }, "0"},
       {"bucket-kb", [](auto& o) { o.bucket_kb = int64_t{1} << 60; },
        "1152921504606846976"},
+      {"ddp", [](auto& o) { o.ddp = "rings"; }, "'rings'"},
       {"zero", [](auto& o) { o.zero = 2; }, "2"},
       {"zero", [](auto& o) { o.zero = -1; }, "-1"},
       {"lr", [](auto& o) { o.lr = 0; }, "0"},

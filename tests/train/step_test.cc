@@ -7,6 +7,7 @@
 
 #include "tests/backend/backend.h"
 #include "trainsys/checks/small_models.h"
+#include "trainsys/ddp/bucketed_ddp.h"
 #include "trainsys/ddp/check_in_sync.h"
 #include "trainsys/timeline/overlap.h"
 #include "trainsys/zero/zero1.h"

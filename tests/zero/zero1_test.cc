@@ -63,6 +63,7 @@ std::vector<Trained> TrainOnRanks(int ranks, at::ScalarType dtype,
     const auto optimizer = make_optimizer(ddp.parameters(), comm);
     for (int64_t step = 0; step < kSteps; ++step) {
       optimizer->ZeroGrad();
+      ddp.BeginForward();
       LossOfRank(*model, comm.rank(), comm.ranks(), dtype).backward();
       ddp.FinishGradientSync();
       optimizer->Step();

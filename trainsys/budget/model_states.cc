@@ -95,7 +95,7 @@ std::vector<Bucket> Buckets(std::span<const int64_t> tensors,
   for (int64_t elems : tensors) {
     sizes.push_back({elems, Sizes(options).gradient, 0});
   }
-  return PlanBuckets(sizes, options.bucket_bytes);
+  return PlanBuckets(sizes, {options.bucket_bytes});
 }
 
 struct BucketElems {

@@ -29,7 +29,7 @@ int64_t SentOfGradients(Operation operation, std::span<const int64_t> tensors,
   std::vector<ParameterSize> sizes;
   for (int64_t elems : tensors) sizes.push_back({elems, elem_bytes, 0});
   int64_t sent = 0;
-  for (const Bucket& bucket : PlanBuckets(sizes, options.bucket_bytes)) {
+  for (const Bucket& bucket : PlanBuckets(sizes, {options.bucket_bytes})) {
     sent += Sent(operation, bucket.layout.elems * elem_bytes, options.ranks);
   }
   return sent;

@@ -93,6 +93,7 @@ std::string RunSteps(SmallModel& model, const Samples& samples,
   std::string violation;
   for (int64_t step = 0; step < kSteps; ++step) {
     optimizer.ZeroGrad();
+    ddp.BeginForward();
     const at::Tensor loss = LossOf(model, samples);
     {
       const PhaseScope backward(comm.recorder(), "backward", step);

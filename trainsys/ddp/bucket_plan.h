@@ -15,17 +15,33 @@ struct ParameterSize {
   int dtype = 0;  // only parameters of one dtype share a bucket
 };
 
+// Units: bytes, padding included.
+struct BucketLimits {
+  static constexpr int64_t kMost = int64_t{1} << 40;
+
+  int64_t bucket_bytes = int64_t{25} << 20;
+  // Of the first bucket of each dtype: small, so that communication starts
+  // early. Above bucket_bytes it counts as that.
+  int64_t first_bucket_bytes = int64_t{1} << 20;
+};
+
 struct Bucket {
   std::vector<size_t> parameters;  // indices, in the order they get ready
   FlatLayout layout;               // of those parameters, in that order
 };
 
-// Buckets in backward order: the reverse of registration, since the last
-// layer's gradients are ready first. A bucket takes parameters as long as
-// their bytes, padding included, stay within `bucket_bytes`; a larger
-// parameter has a bucket of its own. Every parameter is in exactly one.
-// Errors: InvalidArgument unless bucket_bytes is positive.
+// `order`: the parameters that get a gradient, in the order in which they get
+// it. A bucket takes those of one dtype as long as their bytes stay within its
+// limit; a larger parameter has a bucket of its own.
+// Result: every parameter of `order` is in exactly one bucket; the buckets are
+// in the order in which they get full.
+// Errors: InvalidArgument for limits below 1 or above kMost bytes.
 std::vector<Bucket> PlanBuckets(std::span<const ParameterSize> parameters,
-                                int64_t bucket_bytes);
+                                std::span<const size_t> order,
+                                const BucketLimits& limits);
+
+// For the reverse of registration: the last layer's gradients come first.
+std::vector<Bucket> PlanBuckets(std::span<const ParameterSize> parameters,
+                                const BucketLimits& limits);
 
 }  // namespace trainsys

@@ -1,164 +1,337 @@
 #include "trainsys/ddp/bucketed_ddp.h"
 
-#include <ATen/ops/zeros.h>
+#include <ATen/ops/mul.h>
+#include <c10/core/GradMode.h>
 #include <torch/nn/module.h>
 
-#include <set>
+#include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "collectives/errors.h"
+#include "collectives/gather.h"
+#include "collectives/rank/failure.h"
 #include "collectives/record/clock.h"
 #include "trainsys/ddp/same_module.h"
-#include "trainsys/memory/ledger.h"
-#include "trainsys/tensor/tensor_memory.h"
 
 namespace trainsys {
 
+using collectives::AsBuffer;
 using collectives::Communicator;
 using collectives::Error;
+using collectives::InvalidArgument;
+using collectives::MismatchError;
+using collectives::PeerFailed;
 using collectives::ReduceOp;
+using collectives::TimeoutError;
+using collectives::Work;
+using Outcome = BackwardReport::Outcome;
 
 namespace {
 
-void AttributeMemory(const torch::nn::Module& module) {
-  for (const at::Tensor& p : module.parameters()) {
-    Attribute(p, MemoryCategory::kParameter);
-  }
-  for (const at::Tensor& b : module.buffers()) {
-    Attribute(b, MemoryCategory::kOther);
-  }
+std::string StepText(int64_t step) {
+  return "step " + std::to_string(step) + ": ";
+}
+
+BucketLimits LimitsOf(const BucketedDDPOptions& options) {
+  return {options.bucket_bytes, options.first_bucket_bytes};
+}
+
+// What this rank can refuse by itself it refuses before any collective.
+std::unique_ptr<Communicator> Channel(const torch::nn::Module& module,
+                                      const BucketedDDPOptions& options,
+                                      Communicator& comm) {
+  PlanBuckets({}, LimitsOf(options));
+  RefuseSparseGradients(module);
+  TrainedParametersOf(module);
+  return comm.Duplicate("ddp");
 }
 
 }  // namespace
 
 BucketedDDP::BucketedDDP(torch::nn::Module& module, Communicator& comm,
-                         const BucketedDDPOptions& options) {
-  comm_ = comm.Duplicate("ddp");
+                         BucketedDDPOptions options)
+    : module_(module),
+      options_(std::move(options)),
+      comm_(Channel(module, options_, comm)),
+      all_(ParametersOf(module)) {
   CheckSameStructure(module, *comm_);
-  AttributeMemory(module);
-  std::set<const at::TensorImpl*> seen;  // a tied parameter has several names
-  for (const auto& item : module.named_parameters()) {
-    if (!item.value().requires_grad()) continue;
-    if (!seen.insert(item.value().unsafeGetTensorImpl()).second) continue;
-    names_.push_back(item.key());
-    parameters_.push_back(item.value());
-  }
-  if (parameters_.empty()) {
-    throw collectives::InvalidArgument(
-        "the module has no parameter that requires a gradient, expected one "
-        "at least");
-  }
-  MakeBuckets(options.bucket_bytes);
+  AttributeMemoryOf(module);
+  FollowRequiresGrad();
+  must_compare_ = false;
+  StartStep();
   BroadcastFromRank0(module, *comm_);
-  ZeroGrad();
-  AddHooks();
 }
 
 BucketedDDP::~BucketedDDP() = default;
 
-void BucketedDDP::MakeBuckets(int64_t bucket_bytes) {
-  std::vector<ParameterSize> sizes;
-  for (const at::Tensor& p : parameters_) {
-    sizes.push_back({p.numel(), static_cast<int64_t>(p.element_size()),
-                     static_cast<int>(p.scalar_type())});
+// ---- Before forward
+
+void BucketedDDP::BeginForward() {
+  if (!c10::GradMode::is_enabled()) return;
+  if (progress_.HasBegun()) {
+    throw Error(
+        "BeginForward: gradients of the backward before are on their way; "
+        "expected FinishGradientSync or Reset first, or NoSync around that "
+        "forward");
   }
-  buckets_ = PlanBuckets(sizes, bucket_bytes);
-  bucket_of_.resize(parameters_.size());
-  gradients_.resize(parameters_.size());
-  for (size_t b = 0; b < buckets_.size(); ++b) {
-    const Bucket& bucket = buckets_[b];
-    flat_.push_back(at::zeros(
-        {bucket.layout.elems},
-        parameters_[bucket.parameters[0]].options().requires_grad(false)));
-    int64_t padding = bucket.layout.elems;
-    for (size_t i = 0; i < bucket.parameters.size(); ++i) {
-      const size_t p = bucket.parameters[i];
-      padding -= parameters_[p].numel();
-      bucket_of_[p] = b;
-      gradients_[p] =
-          AliasOf(flat_[b], bucket.layout.offsets[i], parameters_[p].sizes());
-    }
-    Attribute(flat_[b], MemoryCategory::kGradient,
-              padding * flat_[b].element_size());
-    num_missing_.push_back(bucket.parameters.size());
+  if (HasNoSync()) {
+    FollowRequiresGrad();
+    phase_ = Phase::kNoSync;
+  } else {
+    BeginSync();
   }
-  is_ready_.resize(parameters_.size());
-  ready_ns_.resize(parameters_.size());
 }
 
-void BucketedDDP::AddHooks() {
-  for (size_t p = 0; p < parameters_.size(); ++p) {
-    hooks_.emplace_back(parameters_[p], [this, p] { OnGradientReady(p); });
+// The same collectives on every rank, whatever its part in the step.
+void BucketedDDP::BeginSync() {
+  if (phase_ != Phase::kSync) {
+    FollowRequiresGrad();
+    if (std::exchange(must_compare_, false)) {
+      CheckSameStructure(module_, *comm_);
+    }
+    if (plan_ == Plan::kOrderIsKnown) PlanInOrderOfRank0();
+    phase_ = Phase::kSync;
+  }
+  if (options_.broadcast_buffers) {
+    BroadcastBuffers(module_, attendance_.first_rank, *comm_);
   }
 }
+
+// Cheap where nothing has changed.
+void BucketedDDP::FollowRequiresGrad() {
+  const auto requires_grad = [](const at::Tensor& p) {
+    return p.requires_grad();
+  };
+  const auto num_trained = static_cast<size_t>(
+      std::count_if(all_.tensors.begin(), all_.tensors.end(), requires_grad));
+  const bool is_same = num_trained == trained_.tensors.size() &&
+                       std::all_of(trained_.tensors.begin(),
+                                   trained_.tensors.end(), requires_grad);
+  if (is_same) return;
+  NamedTensors trained = TrainedParametersOf(module_);
+  for (const at::Tensor& p : trained_.tensors) {
+    if (!p.requires_grad()) p.mutable_grad().reset();
+  }
+  hooks_.clear();
+  trained_ = std::move(trained);
+  const size_t n = trained_.tensors.size();
+  order_.clear();
+  progress_ = BackwardProgress(n);
+  PlanBucketsIn(CompleteOrder({}, n));
+  for (size_t p = 0; p < n; ++p) {
+    if (trained_.tensors[p].grad().defined()) progress_.MarkUsed(p);
+    hooks_.emplace_back(trained_.tensors[p], [this, p] { OnGradientReady(p); });
+  }
+  plan_ = Plan::kByRegistration;
+  must_compare_ = true;
+}
+
+void BucketedDDP::PlanInOrderOfRank0() {
+  std::vector<int64_t> order;
+  for (size_t p : CompleteOrder(order_seen_, trained_.tensors.size())) {
+    order.push_back(static_cast<int64_t>(p));
+  }
+  comm_->Broadcast(AsBuffer(std::span(order)), 0, "order of gradients");
+  PlanBucketsIn({order.begin(), order.end()});
+  plan_ = Plan::kByOrder;
+}
+
+void BucketedDDP::PlanBucketsIn(std::vector<size_t> order) {
+  if (order == order_) return;
+  order_ = std::move(order);
+  buckets_.reset();  // first: what no gradient refers to is free again
+  buckets_ = std::make_unique<GradientBuckets>(trained_.tensors, order_,
+                                               LimitsOf(options_));
+  progress_.SetPlan(buckets_->plan());
+}
+
+at::Tensor BucketedDDP::Weigh(const at::Tensor& loss, double weight) {
+  if (!(weight >= 0) || !std::isfinite(weight)) {
+    throw InvalidArgument("weight is " + std::to_string(weight) +
+                          ", expected a finite number, 0 or above");
+  }
+  weight_ = weight_.value_or(0) + weight;
+  return loss * weight;
+}
+
+bool BucketedDDP::Join(int64_t batches_left, Uneven uneven) {
+  if (phase_ == Phase::kSync) {
+    throw Error("Join: expected FinishGradientSync first");
+  }
+  const std::vector<int64_t> left =
+      collectives::Gather(*comm_, batches_left, "batches left");
+  std::vector<int> with, without;
+  for (size_t r = 0; r < left.size(); ++r) {
+    (left[r] > 0 ? with : without).push_back(static_cast<int>(r));
+  }
+  if (with.empty()) return false;
+  if (uneven == Uneven::kIsAnError && !without.empty()) {
+    throw Error(StepText(step_) + collectives::RankList(without) +
+                " no batch left, " + collectives::RankList(with) +
+                " more; expected as many batches on every rank, or Join with "
+                "kContributeZeros");
+  }
+  attendance_ = {static_cast<int>(with.size()), with[0], batches_left > 0};
+  if (!attendance_.has_me) BeginSync();
+  return true;
+}
+
+// ---- Inside backward
 
 void BucketedDDP::OnGradientReady(size_t parameter) {
-  if (is_ready_[parameter]) {
-    throw Error("parameter '" + names_[parameter] +
-                "' got a second gradient before FinishGradientSync; expected "
-                "one backward between two of them");
-  }
-  is_ready_[parameter] = true;
-  ready_ns_[parameter] = collectives::NowNs();
-  KeepInBucket(parameter);
-  if (--num_missing_[bucket_of_[parameter]] == 0) PostFullBuckets();
-}
-
-// Whoever replaced or dropped the gradient has cost us this copy.
-void BucketedDDP::KeepInBucket(size_t parameter) {
-  at::Tensor& grad = parameters_[parameter].mutable_grad();
-  if (grad.data_ptr() == gradients_[parameter].data_ptr()) return;
-  gradients_[parameter].copy_(grad.detach());
-  grad = gradients_[parameter];
-}
-
-void BucketedDDP::PostFullBuckets() {
-  while (works_.size() < buckets_.size() && num_missing_[works_.size()] == 0) {
-    const size_t b = works_.size();
-    works_.push_back(comm_->StartAllReduce(
-        BufferOf(flat_[b]), ReduceOp::kAverage, "bucket " + std::to_string(b)));
+  CheckGradient(parameter);
+  if (buckets_->Bring(parameter)) progress_.MarkUsed(parameter);
+  if (phase_ == Phase::kNoSync) return;
+  progress_.MarkReady(parameter, collectives::NowNs());
+  while (works_.size() < buckets_->size() && progress_.IsFull(works_.size())) {
+    PostNextBucket();
   }
 }
+
+void BucketedDDP::CheckGradient(size_t parameter) const {
+  const auto refuse = [this, parameter](const std::string& why) {
+    throw Error("parameter '" + trained_.names[parameter] + "' " + why);
+  };
+  const at::Tensor& grad = trained_.tensors[parameter].grad();
+  if (c10::GradMode::is_enabled()) {
+    refuse(
+        "got a gradient with create_graph, which cannot be averaged in "
+        "place; expected backward() without it (torch::autograd::grad may "
+        "have it)");
+  }
+  if (grad.defined() && grad.layout() != at::kStrided) {
+    refuse(
+        "got a sparse gradient, expected a dense one: make its layer with "
+        "sparse(false)");
+  }
+  if (phase_ == Phase::kIdle) {
+    refuse(
+        "got a gradient without BeginForward; expected one before each "
+        "forward");
+  }
+  if (progress_.IsReady(parameter)) {
+    refuse(
+        "got a second gradient before FinishGradientSync; expected one "
+        "backward between two of them, or NoSync");
+  }
+}
+
+void BucketedDDP::PostNextBucket() {
+  const size_t b = works_.size();
+  works_.push_back(options_.comm_hook(
+      {buckets_->flat(b), Op(), buckets_->label(b)}, *comm_));
+}
+
+ReduceOp BucketedDDP::Op() const {
+  const bool is_mean_of_all =
+      !weight_ && attendance_.num_ranks == comm_->ranks();
+  return is_mean_of_all ? ReduceOp::kAverage : ReduceOp::kSum;
+}
+
+// ---- After backward
 
 void BucketedDDP::FinishGradientSync() {
-  if (works_.size() < buckets_.size()) ThrowMissing();
-  std::vector<collectives::Work> works = std::exchange(works_, {});
-  ForgetBackward();
-  for (collectives::Work& work : works) work.Wait();
-}
-
-void BucketedDDP::ForgetBackward() {
-  works_.clear();
-  for (size_t b = 0; b < buckets_.size(); ++b) {
-    num_missing_[b] = buckets_[b].parameters.size();
-  }
-  is_ready_.assign(is_ready_.size(), false);
-}
-
-void BucketedDDP::ThrowMissing() const {
-  std::string text = "FinishGradientSync: no gradient for";
-  for (size_t p = 0; p < parameters_.size(); ++p) {
-    if (!is_ready_[p]) text += " '" + names_[p] + "'";
-  }
-  throw Error(text +
-              "; expected a backward() that uses every parameter that "
-              "requires one: use or freeze them");
-}
-
-void BucketedDDP::ZeroGrad() {
-  ForgetBackward();
-  for (at::Tensor& flat : flat_) flat.zero_();
-  for (size_t p = 0; p < parameters_.size(); ++p) {
-    parameters_[p].mutable_grad() = gradients_[p];
+  if (phase_ != Phase::kSync) throw Error(kNothingToFinish);
+  const bool is_sum = Op() == ReduceOp::kSum;
+  const int num_ranks = attendance_.num_ranks;
+  const std::vector<BackwardReport> reports =
+      CompleteBackward(attendance_.has_me ? Outcome::kDone : Outcome::kNoBatch);
+  ThrowIfGivenUp(reports);
+  ThrowIfUnused(reports);
+  const std::optional<double> weight = TotalWeight(reports);
+  if (is_sum) buckets_->Divide(weight.value_or(num_ranks));
+  for (size_t p = 0; p < trained_.tensors.size(); ++p) {
+    if (IsUsedAnywhere(reports, p)) {
+      buckets_->Show(p);
+    } else {
+      trained_.tensors[p].mutable_grad().reset();
+    }
   }
 }
 
-int64_t BucketedDDP::GradientBytes() const {
-  int64_t bytes = 0;
-  for (const at::Tensor& flat : flat_) {
-    bytes += static_cast<int64_t>(flat.storage().nbytes());
+void BucketedDDP::ReduceNow() {
+  if (HasNoSync()) throw Error("ReduceNow: expected to be outside NoSync");
+  BeginSync();
+  for (size_t p = 0; p < trained_.tensors.size(); ++p) {
+    if (trained_.tensors[p].grad().defined()) progress_.MarkUsed(p);
   }
-  return bytes;
+  FinishGradientSync();
+}
+
+void BucketedDDP::Reset(std::string_view why) {
+  if (phase_ == Phase::kIdle) return;
+  if (phase_ == Phase::kNoSync) BeginSync();
+  const auto reports = CompleteBackward(Outcome::kGivenUp);
+  CauseOf(*WhoGaveUp(reports), why);
+  ZeroGrad();
+}
+
+// Posts what this rank has not posted yet, and waits for all of it.
+std::vector<BackwardReport> BucketedDDP::CompleteBackward(Outcome outcome) {
+  if (outcome == Outcome::kNoBatch) ZeroGrad();
+  const size_t n = trained_.tensors.size();
+  for (size_t p = 0; p < n; ++p) {
+    if (!progress_.IsReady(p)) buckets_->Bring(p);
+  }
+  while (works_.size() < buckets_->size()) PostNextBucket();
+  std::vector<uint8_t> mine = Encode({outcome, weight_, progress_.is_used()});
+  std::vector<uint8_t> all(mine.size() * static_cast<size_t>(comm_->ranks()));
+  works_.push_back(comm_->StartAllGather(
+      AsBuffer(std::span(mine)), AsBuffer(std::span(all)),
+      std::vector<int64_t>(static_cast<size_t>(comm_->ranks()),
+                           static_cast<int64_t>(mine.size())),
+      "end of backward"));
+  AwaitAll();
+  return Decode(all, static_cast<size_t>(comm_->ranks()), n);
+}
+
+void BucketedDDP::AwaitAll() {
+  std::vector<Work> works = std::exchange(works_, {});
+  order_seen_ = progress_.order();
+  if (plan_ == Plan::kByRegistration) plan_ = Plan::kOrderIsKnown;
+  StartStep();
+  const std::string step = StepText(step_++);
+  try {
+    for (Work& work : works) work.Wait();
+  } catch (const PeerFailed& e) {
+    throw PeerFailed(e.rank(), step + e.what());
+  } catch (const TimeoutError& e) {
+    throw TimeoutError(step + e.what());
+  } catch (const MismatchError& e) {
+    throw MismatchError(step + e.what());
+  }
+}
+
+void BucketedDDP::ThrowIfGivenUp(const std::vector<BackwardReport>& reports) {
+  const std::optional<int> rank = WhoGaveUp(reports);
+  if (!rank) return;
+  ZeroGrad();
+  throw PeerFailed(*rank, StepText(step_ - 1) + "rank " +
+                              std::to_string(*rank) +
+                              " gave its backward up: " + CauseOf(*rank, ""));
+}
+
+void BucketedDDP::ThrowIfUnused(const std::vector<BackwardReport>& reports) {
+  const std::string unused = UnusedText(reports, trained_.names);
+  if (unused.empty() || options_.find_unused_parameters) return;
+  ZeroGrad();
+  throw Error(StepText(step_ - 1) + "no gradient for " + unused +
+              "; expected a backward() that uses them: use or freeze them, set "
+              "find_unused_parameters, or call ReduceNow for gradients "
+              "computed without backward()");
+}
+
+std::string BucketedDDP::CauseOf(int rank, std::string_view mine) {
+  return collectives::GatherText(*comm_, mine,
+                                 "cause")[static_cast<size_t>(rank)];
+}
+
+void BucketedDDP::StartStep() {
+  phase_ = Phase::kIdle;
+  attendance_ = {.num_ranks = comm_->ranks()};
+  weight_.reset();
+  progress_.Restart();
 }
 
 }  // namespace trainsys

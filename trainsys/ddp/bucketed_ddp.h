@@ -6,31 +6,51 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "collectives/communicator.h"
 #include "trainsys/autograd/gradient_hook.h"
+#include "trainsys/ddp/backward_progress.h"
+#include "trainsys/ddp/backward_report.h"
 #include "trainsys/ddp/bucket_plan.h"
-
-namespace torch::nn {
-class Module;
-}
+#include "trainsys/ddp/comm_hook.h"
+#include "trainsys/ddp/data_parallel.h"
+#include "trainsys/ddp/gradient_buckets.h"
+#include "trainsys/ddp/module_parameters.h"
 
 namespace trainsys {
 
 struct BucketedDDPOptions {
-  int64_t bucket_bytes = int64_t{25} << 20;
+  int64_t bucket_bytes = BucketLimits().bucket_bytes;
+  int64_t first_bucket_bytes = BucketLimits().first_bucket_bytes;
+  // A parameter that this rank did not use contributes zeros, and one that no
+  // rank used keeps no gradient. Otherwise either is an error on all ranks.
+  bool find_unused_parameters = false;
+  // Before each forward outside NoSync.
+  bool broadcast_buffers = false;
+  CommHook comm_hook = NoCompression();
 };
+
+// What Join does once some ranks have batches left and others have none.
+enum class Uneven { kContributeZeros, kIsAnError };
 
 // Source: Li et al., "PyTorch Distributed: Experiences on Accelerating Data
 // Parallel Training", VLDB 2020, section 3.2.
 //
-// Each bucket is one contiguous buffer in which its parameters' gradients
-// live from the start. When the last gradient of a bucket has been
-// accumulated, its hook posts an asynchronous average all-reduce of the
-// buffer; buckets are posted in the order of the plan on every rank, on a
-// channel of their own.
+// Each bucket is one contiguous buffer in which its parameters' gradients live.
+// When the last gradient of a bucket has been accumulated, its hook posts an
+// asynchronous average all-reduce of the buffer; buckets are posted in the
+// order of the plan on every rank, on a channel of their own. At the end of
+// each synchronized backward the ranks tell each other how it went. Between
+// two FinishGradientSync every rank posts the same collectives, whatever
+// happens to it; so an error is an error on all ranks, and the next step works.
+//
+// Buckets are planned in the reverse of registration, and once again, before
+// the second synchronized backward, in the order in which rank 0 got its
+// gradients in the first. The bits do not depend on it.
 //
 // Threads: the rank's own thread. Lifetime: holds the parameters and a channel
 // of `comm`; the module and `comm` outlive it.
@@ -38,58 +58,122 @@ struct BucketedDDPOptions {
 // modules differ; errors of the collectives come out of backward() and
 // FinishGradientSync as themselves.
 //
-// Example:
-//   BucketedDDP ddp(*model, comm, {.bucket_bytes = 1 << 20});
-//   loss.backward();
-//   ddp.FinishGradientSync();  // p.grad() is now the mean over ranks
-class BucketedDDP {
+// Example: see data_parallel.h.
+class BucketedDDP final : public DataParallel {
  public:
   // A collective: checks that the modules agree, then copies rank 0's
   // parameters and buffers to all ranks.
   BucketedDDP(torch::nn::Module& module, collectives::Communicator& comm,
-              const BucketedDDPOptions& options = {});
-  BucketedDDP(const BucketedDDP&) = delete;
-  BucketedDDP& operator=(const BucketedDDP&) = delete;
-  ~BucketedDDP();
+              BucketedDDPOptions options = {});
+  ~BucketedDDP() override;
 
-  // Those that require a gradient, in registration order, tied ones once.
-  const std::vector<at::Tensor>& parameters() const { return parameters_; }
-  const std::vector<Bucket>& buckets() const { return buckets_; }
+  // As of the last BeginForward: a parameter may be frozen or thawed before it,
+  // on all ranks. A frozen one has no gradient.
+  const std::vector<at::Tensor>& parameters() const override {
+    return trained_.tensors;
+  }
+  const std::vector<std::string>& names() const { return trained_.names; }
+  // As of the last BeginForward.
+  const std::vector<Bucket>& buckets() const { return buckets_->plan(); }
 
-  // Blocks until every bucket posted by this backward is averaged.
-  // Errors: Error naming the parameters that got no gradient.
-  void FinishGradientSync();
+  void BeginForward() override;
+  // Errors: also Error, on every rank: for parameters that ranks have not used,
+  // with names and ranks; for weights that do not fit together. PeerFailed
+  // where another rank called Reset. The gradients are then undefined.
+  void FinishGradientSync() override;
 
-  // Sets the gradients to zero, in their buckets. Forgets a backward that
-  // failed; blocks until its buckets that are in flight have ended.
-  void ZeroGrad();
+  // Averages the gradients that are there now, whoever computed them, without
+  // a backward; in place of BeginForward and FinishGradientSync.
+  void ReduceNow();
+
+  // After an exception between BeginForward and FinishGradientSync: gives this
+  // backward up, on all ranks, whose FinishGradientSync throws PeerFailed with
+  // `why`. Elsewhere it does nothing. Drops the gradients.
+  // Blocks until the other ranks have come to their FinishGradientSync.
+  void Reset(std::string_view why);
+
+  // Result: the loss, times `weight`: backward() of it counts as `weight`
+  // samples in the mean over ranks and micro-steps, which is then
+  // sum(weight * gradient) / sum(weight), as of one rank with all samples.
+  // Every loss up to the next FinishGradientSync, on all ranks, or none.
+  // Errors: InvalidArgument for a weight below 0 or not finite.
+  at::Tensor Weigh(const at::Tensor& loss, double weight);
+
+  // A collective before each step, for ranks that may have different numbers
+  // of batches. Result: whether any rank has one left; if so, every rank goes
+  // on to FinishGradientSync, those without a batch without forward and
+  // backward: they contribute zeros, and the mean is over the others.
+  // Errors: with kIsAnError, Error on every rank that names the step and the
+  // ranks.
+  //
+  // Example:
+  //   while (ddp.Join(batches.left())) {
+  //     ddp.ZeroGrad();
+  //     if (batches.left() > 0) Backward(ddp, batches.Next());
+  //     ddp.FinishGradientSync();
+  //     optimizer.Step();
+  //   }
+  bool Join(int64_t batches_left, Uneven uneven = Uneven::kContributeZeros);
 
   // When each parameter's gradient was last ready, NowNs(); 0 if it never was.
-  const std::vector<int64_t>& ready_ns() const { return ready_ns_; }
+  const std::vector<int64_t>& ready_ns() const { return progress_.ready_ns(); }
   // Bytes of the buckets' storages: all gradients, padding included.
-  int64_t GradientBytes() const;
+  int64_t GradientBytes() const { return buckets_->Bytes(); }
 
  private:
-  void MakeBuckets(int64_t bucket_bytes);
-  void AddHooks();
+  enum class Phase {
+    kIdle,
+    kNoSync,  // the last forward began under NoSync
+    kSync,    // a forward began outside it
+  };
+  enum class Plan {
+    kByRegistration,
+    kOrderIsKnown,  // one backward has been synchronized since
+    kByOrder,
+  };
+  // Which ranks have a batch in this step.
+  struct Attendance {
+    int num_ranks = 0;
+    int first_rank = 0;
+    bool has_me = true;
+  };
+
+  // Before forward.
+  void BeginSync();
+  void FollowRequiresGrad();
+  void PlanInOrderOfRank0();
+  void PlanBucketsIn(std::vector<size_t> order);
+  // Inside backward.
   void OnGradientReady(size_t parameter);
-  void KeepInBucket(size_t parameter);
-  void PostFullBuckets();
-  void ForgetBackward();
-  [[noreturn]] void ThrowMissing() const;
+  void CheckGradient(size_t parameter) const;
+  void PostNextBucket();
+  collectives::ReduceOp Op() const;
+  // After it.
+  std::vector<BackwardReport> CompleteBackward(BackwardReport::Outcome outcome);
+  void AwaitAll();
+  void StartStep();
+  void ThrowIfGivenUp(const std::vector<BackwardReport>& reports);
+  void ThrowIfUnused(const std::vector<BackwardReport>& reports);
+  std::string CauseOf(int rank, std::string_view mine);
 
+  torch::nn::Module& module_;
+  const BucketedDDPOptions options_;
   std::unique_ptr<collectives::Communicator> comm_;
-  std::vector<std::string> names_;
-  std::vector<at::Tensor> parameters_;
-  std::vector<Bucket> buckets_;
-  std::vector<size_t> bucket_of_;      // of each parameter
-  std::vector<at::Tensor> flat_;       // of each bucket
-  std::vector<at::Tensor> gradients_;  // of each parameter, inside flat_
 
-  // Of the backward that is running, or ran last.
-  std::vector<size_t> num_missing_;  // gradients, of each bucket
-  std::vector<bool> is_ready_;       // of each parameter
-  std::vector<int64_t> ready_ns_;
+  NamedTensors all_;           // parameters of the module
+  NamedTensors trained_;       // of them
+  std::vector<size_t> order_;  // in which gradients are expected
+  Plan plan_ = Plan::kByRegistration;
+  bool must_compare_ = false;       // requires_grad has changed
+  std::vector<size_t> order_seen_;  // in the last synchronized backward
+  std::unique_ptr<GradientBuckets> buckets_;
+
+  // Of the step that is running.
+  int64_t step_ = 0;
+  Phase phase_ = Phase::kIdle;
+  Attendance attendance_;
+  std::optional<double> weight_;  // of this rank's losses so far
+  BackwardProgress progress_{0};
   std::vector<collectives::Work> works_;  // of the buckets posted so far
 
   std::vector<GradientHook> hooks_;  // last: gone before what they use

@@ -32,13 +32,13 @@ std::vector<OutOfSync> CheckInSync(const std::vector<at::Tensor>& tensors,
 }
 
 std::string Describe(const std::vector<OutOfSync>& differences,
-                     size_t num_tensors) {
+                     const std::vector<std::string>& names) {
   if (differences.empty()) return "";
   std::string text = std::to_string(differences.size()) + " of " +
-                     std::to_string(num_tensors) +
+                     std::to_string(names.size()) +
                      " tensors differ from rank 0:";
   for (const OutOfSync& difference : differences) {
-    text += " [tensor " + std::to_string(difference.index) + " on rank";
+    text += " [" + names[difference.index] + " on rank";
     for (int r : difference.ranks) text += " " + std::to_string(r);
     text += "]";
   }

@@ -24,9 +24,9 @@ struct OutOfSync {
 std::vector<OutOfSync> CheckInSync(const std::vector<at::Tensor>& tensors,
                                    collectives::Communicator& comm);
 
-// "1 of 8 tensors differ from rank 0: [tensor 0 on rank 1 2]". Empty when in
-// sync.
+// "1 of 8 tensors differ from rank 0: ['w' on rank 1 2]". Empty when in sync.
+// `names`: of all the tensors compared.
 std::string Describe(const std::vector<OutOfSync>& differences,
-                     size_t num_tensors);
+                     const std::vector<std::string>& names);
 
 }  // namespace trainsys

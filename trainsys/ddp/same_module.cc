@@ -1,15 +1,18 @@
 #include "trainsys/ddp/same_module.h"
 
+#include <ATen/ops/empty_like.h>
 #include <c10/core/GradMode.h>
 #include <torch/nn/module.h>
 
 #include <algorithm>
+#include <cstring>
 #include <optional>
 #include <sstream>
 #include <string>
 #include <vector>
 
 #include "collectives/errors.h"
+#include "trainsys/ddp/check_in_sync.h"
 #include "trainsys/tensor/tensor_memory.h"
 
 namespace trainsys {
@@ -95,6 +98,53 @@ void CheckSameStructure(const torch::nn::Module& module, Communicator& comm) {
   throw collectives::InvalidArgument(
       "the ranks' modules differ, expected the same on all: " +
       OfRank(*rank, difference, comm));
+}
+
+void CheckSameValues(const torch::nn::Module& module, Communicator& comm) {
+  std::vector<std::string> names;
+  std::vector<at::Tensor> tensors;
+  for (const auto& items :
+       {module.named_parameters(), module.named_buffers()}) {
+    for (const auto& item : items) {
+      names.push_back("'" + item.key() + "'");
+      tensors.push_back(item.value());
+    }
+  }
+  const std::vector<OutOfSync> differences = CheckInSync(tensors, comm);
+  if (differences.empty()) return;
+  throw collectives::InvalidArgument(
+      Describe(differences, names) +
+      "; expected the same values on all ranks: call BroadcastFromRank0, or "
+      "make them from one seed");
+}
+
+void BroadcastBuffers(torch::nn::Module& module, int root, Communicator& comm) {
+  const c10::AutoGradMode no_grad(false);
+  std::vector<at::Tensor> buffers;
+  size_t bytes = 0;
+  for (const auto& item : module.named_buffers()) {
+    buffers.push_back(item.value().detach().contiguous().cpu());
+    bytes += buffers.back().nbytes();
+  }
+  if (bytes == 0) return;
+  std::vector<uint8_t> packed;
+  packed.reserve(bytes);
+  for (const at::Tensor& b : buffers) {
+    const auto* const begin = static_cast<const uint8_t*>(b.data_ptr());
+    packed.insert(packed.end(), begin, begin + b.nbytes());
+  }
+  comm.Broadcast(AsBuffer(std::span(packed)), root, "buffers");
+  const uint8_t* from = packed.data();
+  size_t b = 0;
+  for (auto& item : module.named_buffers()) {
+    const at::Tensor& mine = buffers[b++];
+    if (std::memcmp(mine.data_ptr(), from, mine.nbytes()) != 0) {
+      const at::Tensor values = at::empty_like(mine);
+      std::memcpy(values.data_ptr(), from, mine.nbytes());
+      item.value().copy_(values);
+    }
+    from += mine.nbytes();
+  }
 }
 
 void BroadcastFromRank0(torch::nn::Module& module, Communicator& comm) {

@@ -17,6 +17,18 @@ namespace trainsys {
 void CheckSameStructure(const torch::nn::Module& module,
                         collectives::Communicator& comm);
 
+// Compares the bits of parameters and buffers.
+// Errors: InvalidArgument on every rank if any differs from rank 0's, naming
+// all that do, and the ranks.
+void CheckSameValues(const torch::nn::Module& module,
+                     collectives::Communicator& comm);
+
+// Gives all ranks the buffers of rank `root`, as one broadcast. Where a buffer
+// already has its bits nothing is written: a graph that has saved it stays
+// valid.
+void BroadcastBuffers(torch::nn::Module& module, int root,
+                      collectives::Communicator& comm);
+
 // Copies rank 0's parameters and buffers to all ranks.
 void BroadcastFromRank0(torch::nn::Module& module,
                         collectives::Communicator& comm);

@@ -1,6 +1,5 @@
 #include "trainsys/proof/references.h"
 
-#include <ATen/ops/zeros_like.h>
 #include <torch/optim/adamw.h>
 #include <torch/optim/sgd.h>
 
@@ -53,10 +52,12 @@ void TrainInMicroSteps(
     int64_t steps, int ranks,
     const std::function<at::Tensor(int64_t step, int rank)>& loss_of) {
   for (int64_t step = 0; step < steps; ++step) {
-    // From +0, as a bucket starts: the sum of -0 and +0 is +0.
-    for (at::Tensor p : parameters) p.mutable_grad() = at::zeros_like(p);
+    // Not from +0: the sum of -0 and +0 is +0.
+    for (const at::Tensor& p : parameters) p.mutable_grad().reset();
     for (int rank = 0; rank < ranks; ++rank) loss_of(step, rank).backward();
-    for (const at::Tensor& p : parameters) p.grad().div_(ranks);
+    for (const at::Tensor& p : parameters) {
+      if (p.grad().defined()) p.grad().div_(ranks);
+    }
     optimizer.Step();
   }
 }

@@ -25,7 +25,7 @@ json AsJson(const StepMemory& memory) {
 }
 
 json AsJson(const MemoryReport& memory) {
-  return {{"budget_bytes", AsJson(memory.budget)},
+  return {{"budget_bytes", memory.budget ? AsJson(*memory.budget) : json()},
           {"ledger_bytes", AsJson(memory.ledger)},
           {"as_budgeted", memory.IsAsBudgeted()},
           {"peak_bytes", memory.peak.bytes},
@@ -66,6 +66,7 @@ std::string AsJson(const JobOptions& options, const JobReport& report) {
       {"ranks", options.ranks},
       {"steps", options.steps},
       {"batch", options.batch},
+      {"ddp", options.ddp},
       {"bucket_kb", options.bucket_kb},
       {"recompute", options.recompute},
       {"activation_budget_bytes", options.activation_budget_bytes},

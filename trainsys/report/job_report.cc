@@ -194,9 +194,12 @@ JobReport MakeReport(const JobOptions& options, int64_t context,
   for (size_t r = 0; r < result.ranks.size(); ++r) {
     const RankSummary& rank = result.ranks[r];
     report.ranks.push_back(ReportRank(rank, result.recorders[r]));
-    report.ranks.back().memory = {
-        BudgetOf(options, context, static_cast<int>(r)), rank.memory, rank.peak,
-        rank.saved_raw_bytes, rank.saved_distinct_bytes};
+    MemoryReport& memory = report.ranks.back().memory;
+    memory = {std::nullopt, rank.memory, rank.peak, rank.saved_raw_bytes,
+              rank.saved_distinct_bytes};
+    if (options.ddp == "bucketed") {
+      memory.budget = BudgetOf(options, context, static_cast<int>(r));
+    }
     report.is_in_sync = report.is_in_sync &&
                         result.ranks[r].parameter_hash == report.parameter_hash;
   }

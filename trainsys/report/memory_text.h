@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,13 +13,13 @@ namespace trainsys {
 
 // Of one rank.
 struct MemoryReport {
-  StepMemory budget;
+  std::optional<StepMemory> budget;  // where there is one for the job
   StepMemory ledger;
   MemoryPeak peak;
   int64_t saved_raw_bytes = 0;
   int64_t saved_distinct_bytes = 0;
 
-  bool IsAsBudgeted() const { return budget == ledger; }
+  bool IsAsBudgeted() const { return !budget || *budget == ledger; }
 };
 
 // The first rank after forward, where most is known, and at its peak; then

@@ -40,6 +40,8 @@ bool EqualBits(const std::vector<at::Tensor>& a,
                const std::vector<at::Tensor>& b) {
   if (a.size() != b.size()) return false;
   for (size_t i = 0; i < a.size(); ++i) {
+    if (a[i].defined() != b[i].defined()) return false;
+    if (!a[i].defined()) continue;
     if (a[i].sizes() != b[i].sizes() || a[i].dtype() != b[i].dtype()) {
       return false;
     }

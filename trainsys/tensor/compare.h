@@ -15,7 +15,8 @@ std::vector<at::Tensor> Snapshot(const std::vector<at::Tensor>& tensors);
 double MaxDifference(const std::vector<at::Tensor>& a,
                      const std::vector<at::Tensor>& b);
 
-// Equal shapes, dtypes and bits (zeros of both signs differ, NaNs may agree).
+// Equal shapes, dtypes and bits (zeros of both signs differ, NaNs may agree);
+// or both undefined.
 bool EqualBits(const std::vector<at::Tensor>& a,
                const std::vector<at::Tensor>& b);
 

@@ -1,13 +1,17 @@
 #include "trainsys/train/job.h"
 
 #include <cmath>
+#include <map>
 #include <utility>
 
 #include "collectives/errors.h"
 #include "collectives/gather.h"
 #include "trainsys/budget/this_libtorch.h"
 #include "trainsys/budget/transformer_activations.h"
+#include "trainsys/ddp/async_ddp.h"
 #include "trainsys/ddp/bucketed_ddp.h"
+#include "trainsys/ddp/same_module.h"
+#include "trainsys/ddp/simple_ddp.h"
 #include "trainsys/model/transformer_lm.h"
 #include "trainsys/random/rank_generator.h"
 #include "trainsys/tensor/compare.h"
@@ -33,8 +37,28 @@ void CheckRange(const std::string& name, int64_t value, int64_t least,
                         std::to_string(least) + " to " + std::to_string(most));
 }
 
+constexpr char kDdpKinds[] = "simple, async or bucketed";
+
+bool IsDdpKind(const std::string& ddp) {
+  return ddp == "simple" || ddp == "async" || ddp == "bucketed";
+}
+
+// Ranks start different: rank 0's parameters win.
+std::unique_ptr<DataParallel> MakeDataParallel(const JobOptions& options,
+                                               torch::nn::Module& model,
+                                               Communicator& comm) {
+  if (options.ddp == "bucketed") {
+    return std::make_unique<BucketedDDP>(
+        model, comm,
+        BucketedDDPOptions{.bucket_bytes = options.bucket_kb << 10});
+  }
+  BroadcastFromRank0(model, comm);
+  if (options.ddp == "async") return std::make_unique<AsyncDDP>(model, comm);
+  return std::make_unique<SimpleDDP>(model, comm);
+}
+
 std::unique_ptr<Optimizer> MakeOptimizer(const JobOptions& options,
-                                         const BucketedDDP& ddp,
+                                         const DataParallel& ddp,
                                          Communicator& comm) {
   const AdamWOptions adamw = OptimizerOptions(options);
   if (options.zero == 0) {
@@ -51,11 +75,25 @@ int64_t BytesOf(const std::vector<at::Tensor>& tensors) {
   return bytes;
 }
 
-RankSummary Summarize(const BucketedDDP& ddp, const Optimizer& optimizer,
+// Buckets hold many gradients, padding included.
+int64_t StorageBytes(const std::vector<at::Tensor>& parameters) {
+  std::map<const void*, int64_t> bytes;
+  for (const at::Tensor& p : parameters) {
+    if (!p.grad().defined()) continue;
+    const at::Storage& storage = p.grad().storage();
+    bytes[storage.unsafeGetStorageImpl()] =
+        static_cast<int64_t>(storage.nbytes());
+  }
+  int64_t sum = 0;
+  for (const auto& [storage, of_storage] : bytes) sum += of_storage;
+  return sum;
+}
+
+RankSummary Summarize(const DataParallel& ddp, const Optimizer& optimizer,
                       const MemoryLedger& ledger, const StepResult& last) {
   RankSummary summary;
   summary.parameter_bytes = BytesOf(ddp.parameters());
-  summary.gradient_bytes = ddp.GradientBytes();
+  summary.gradient_bytes = StorageBytes(ddp.parameters());
   summary.state_bytes = optimizer.StateBytes();
   summary.parameter_hash = HashOf(ddp.parameters());
   for (StepPoint point : kStepPoints) {
@@ -77,8 +115,8 @@ void TrainRank(const JobOptions& options, const ByteDataset& data,
   MemoryLedger ledger(kMemoryEvents / static_cast<size_t>(comm.ranks()));
   const LedgerScope memory(ledger);
   const auto model = MakeModel(options, data.context(), comm.rank());
-  BucketedDDP ddp(*model, comm, {.bucket_bytes = options.bucket_kb << 10});
-  const auto optimizer = MakeOptimizer(options, ddp, comm);
+  const auto ddp = MakeDataParallel(options, *model, comm);
+  const auto optimizer = MakeOptimizer(options, *ddp, comm);
   MarkMemory(Name(StepPoint::kConstructed));
   ledger.ResetPeak();
   const bool is_first_rank = comm.rank() == 0;
@@ -87,17 +125,17 @@ void TrainRank(const JobOptions& options, const ByteDataset& data,
     const auto loss_of_batch = [&] {
       return LocalLoss(options, data, *model, step, comm.rank());
     };
-    last = TrainStep({loss_of_batch, ddp, *optimizer, comm}, step);
+    last = TrainStep({loss_of_batch, *ddp, *optimizer, comm}, step);
     if (!is_first_rank) continue;
     result.losses.push_back(last.loss);
     if (observer) observer(step, last.loss);
     if (step + 1 == options.snapshot_steps) {
       const LedgerScope not_the_ranks(ProcessLedger());
-      result.snapshot = Snapshot(ddp.parameters());
+      result.snapshot = Snapshot(ddp->parameters());
     }
   }
   std::vector<RankSummary> all =
-      Gather(comm, Summarize(ddp, *optimizer, ledger, last), "rank summaries");
+      Gather(comm, Summarize(*ddp, *optimizer, ledger, last), "rank summaries");
   if (is_first_rank) result.ranks = std::move(all);
 }
 
@@ -122,6 +160,10 @@ void Validate(const JobOptions& options) {
   CheckRange("batch", options.batch, 1, 1024);
   CheckRange("bucket-kb", options.bucket_kb, 1, int64_t{1} << 20);
   CheckRange("zero", options.zero, 0, 1);
+  if (!IsDdpKind(options.ddp)) {
+    throw InvalidArgument("ddp is '" + options.ddp + "', expected " +
+                          kDdpKinds);
+  }
   if (options.precision != Precision::kF32 &&
       options.precision != Precision::kF64) {
     throw InvalidArgument("precision " + NameOf(options.precision) +

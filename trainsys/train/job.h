@@ -29,6 +29,7 @@ struct JobOptions {
   int ranks = 4;
   int64_t steps = 50;
   int64_t batch = 4;  // rows a rank
+  std::string ddp = "bucketed";  // or "simple", "async": the references
   int64_t bucket_kb = 512;
   std::string recompute = "full";  // a policy of recompute_plan.h
   // Above 0: instead of a policy, the cheapest plan whose activations never
@@ -51,13 +52,13 @@ AdamWOptions OptimizerOptions(const JobOptions& options);
 // Errors: InvalidArgument for an unknown policy, or where nothing fits.
 RecomputePlan PlanOf(const JobOptions& options, int64_t context);
 
-// What rank `rank` must hold at the named points of each step.
+// What rank `rank` must hold at the named points of each step, with buckets.
 StepMemory BudgetOf(const JobOptions& options, int64_t context, int rank);
 
 // What one rank held and ended with.
 struct RankSummary {
   int64_t parameter_bytes = 0;
-  int64_t gradient_bytes = 0;
+  int64_t gradient_bytes = 0;  // of their storages, padding included
   int64_t state_bytes = 0;
   uint64_t parameter_hash = 0;  // of the parameters after the last step
   // By the rank's ledger. The points are those of the last step; the peak is
@@ -82,7 +83,8 @@ struct JobResult {
 // Called on rank 0's thread after each step.
 using StepObserver = std::function<void(int64_t step, double loss)>;
 
-// Trains with BucketedDDP, ZeRO-1 and recomputation on options.ranks ranks.
+// Trains with data parallelism, ZeRO-1 and recomputation on options.ranks
+// ranks.
 // Ranks start from different weights, of which rank 0's win. Where ranks are
 // processes, every process calls it with the same options and data.
 // Blocks: until done.

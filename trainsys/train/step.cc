@@ -42,6 +42,7 @@ StepResult TrainStep(const StepParts& parts, int64_t step) {
   {
     const Phase phase(recorder, "forward", step);
     parts.ddp.ZeroGrad();
+    parts.ddp.BeginForward();
     loss = parts.loss_of_batch();
     result.saved_raw_bytes = saved.raw_bytes();
     result.saved_distinct_bytes = saved.distinct_bytes();

@@ -7,14 +7,14 @@
 #include <functional>
 
 #include "collectives/communicator.h"
-#include "trainsys/ddp/bucketed_ddp.h"
+#include "trainsys/ddp/data_parallel.h"
 #include "trainsys/optim/optimizer.h"
 
 namespace trainsys {
 
 struct StepParts {
   std::function<at::Tensor()> loss_of_batch;  // the forward pass
-  BucketedDDP& ddp;
+  DataParallel& ddp;
   Optimizer& optimizer;
   collectives::Communicator& comm;
 };

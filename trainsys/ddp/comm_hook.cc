@@ -1,0 +1,73 @@
+#include "trainsys/ddp/comm_hook.h"
+
+#include <ATen/ops/empty.h>
+
+#include <utility>
+#include <vector>
+
+#include "trainsys/memory/ledger.h"
+#include "trainsys/tensor/tensor_memory.h"
+
+namespace trainsys {
+namespace {
+
+using collectives::Communicator;
+using collectives::ReduceOp;
+using collectives::Work;
+
+bool IsWiderThan16Bits(const at::Tensor& flat) {
+  return flat.element_size() > 2;
+}
+
+// There and back in `dtype`.
+CommHook CompressTo(at::ScalarType dtype) {
+  return [dtype](const FullBucket& bucket, Communicator& comm) {
+    if (!IsWiderThan16Bits(bucket.flat)) return NoCompression()(bucket, comm);
+    const CategoryScope buffer(MemoryCategory::kCommunication);
+    const at::Tensor compressed = bucket.flat.to(dtype);
+    Work work =
+        comm.StartAllReduce(BufferOf(compressed), bucket.op, bucket.label);
+    work.OnDone([compressed, flat = bucket.flat] { flat.copy_(compressed); });
+    return work;
+  };
+}
+
+// Folds ranks 0, 1, ... in that order. Shape: gathered [ranks, elems]
+void FoldInto(const at::Tensor& flat, const at::Tensor& gathered, ReduceOp op) {
+  flat.copy_(gathered[0]);
+  for (int64_t r = 1; r < gathered.size(0); ++r) flat.add_(gathered[r]);
+  if (op == ReduceOp::kAverage) flat.div_(gathered.size(0));
+}
+
+}  // namespace
+
+CommHook NoCompression() {
+  return [](const FullBucket& bucket, Communicator& comm) {
+    return comm.StartAllReduce(BufferOf(bucket.flat), bucket.op, bucket.label);
+  };
+}
+
+CommHook CompressToBF16() { return CompressTo(at::kBFloat16); }
+
+CommHook CompressToF16() { return CompressTo(at::kHalf); }
+
+CommHook GatherBF16() {
+  return [](const FullBucket& bucket, Communicator& comm) {
+    if (!IsWiderThan16Bits(bucket.flat)) return NoCompression()(bucket, comm);
+    const int64_t elems = bucket.flat.numel();
+    const CategoryScope buffer(MemoryCategory::kCommunication);
+    const at::Tensor gathered = at::empty(
+        {comm.ranks(), elems}, bucket.flat.options().dtype(at::kBFloat16));
+    const at::Tensor mine = gathered[comm.rank()];
+    mine.copy_(bucket.flat);
+    const std::vector<int64_t> counts(static_cast<size_t>(comm.ranks()), elems);
+    Work work = comm.StartAllGather(BufferOf(mine), BufferOf(gathered), counts,
+                                    bucket.label);
+    work.OnDone([gathered, flat = bucket.flat, op = bucket.op] {
+      FoldInto(flat, gathered, op);
+    });
+    return work;
+  };
+}
+
+}  // namespace trainsys
