@@ -159,5 +159,30 @@ TEST(RungsTest, TheReferencesOverlapAsMuchAsTheirNamesSay) {
   }
 }
 
+TEST(RungsTest, AParameterMayBeGivenOtherData) {
+  Module reference;
+  const Tensors one = AddLayers(reference, 0);
+  const Tensors expected = MicroStepGradients(
+      one, 2, [&](int rank) { return LayersLoss(one, InputOf(rank)); });
+  for (Rung rung : kRungs) {
+    RunRanksHere({.ranks = 2}, [&](Communicator& comm) {
+      Module module;
+      Tensors parameters = AddLayers(module, 1);
+      const auto ddp = Make(rung, module, comm);
+      // As torch::nn::Module::load does.
+      for (size_t p = 0; p < parameters.size(); ++p) {
+        parameters[p].set_data(one[p].detach().clone());
+      }
+      for (int round = 0; round < 2; ++round) {
+        ddp->ZeroGrad();
+        ddp->BeginForward();
+        LayersLoss(parameters, InputOf(comm.rank())).backward();
+        ddp->FinishGradientSync();
+        EXPECT_TRUE(EqualBits(GradientsOf(parameters), expected));
+      }
+    });
+  }
+}
+
 }  // namespace
 }  // namespace trainsys

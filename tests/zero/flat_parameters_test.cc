@@ -134,5 +134,22 @@ TEST(FlatParametersTest, OtherThanFloatAndDoubleAreRefusedByName) {
   EXPECT_THAT(Refusal({at::zeros({2}, at::kHalf)}), HasSubstr("Half"));
 }
 
+TEST(FlatParametersTest, AParameterThatWasGivenOtherDataIsTakenBackWithIt) {
+  at::Tensor a = at::zeros({2}), b = at::zeros({3});
+  FlatParameters flat({a, b});
+  const void* const place = b.data_ptr();
+  b.set_data(at::full({3}, 7.0));
+  EXPECT_NE(b.data_ptr(), place);
+  flat.TakeBack();
+  EXPECT_EQ(b.data_ptr(), place);
+  EXPECT_TRUE(EqualBits({b}, {at::full({3}, 7.0)}));
+  EXPECT_EQ(flat.flat()[16].item<float>(), 7);
+
+  b.set_data(at::full({4}, 7.0));
+  EXPECT_THROW(flat.TakeBack(), collectives::InvalidArgument);
+  b.set_data(at::full({3}, 7.0, at::kDouble));
+  EXPECT_THROW(flat.TakeBack(), collectives::InvalidArgument);
+}
+
 }  // namespace
 }  // namespace trainsys

@@ -51,6 +51,10 @@ GradientHook& GradientHook::operator=(GradientHook&& other) noexcept {
   return *this;
 }
 
+bool GradientHook::IsOn(const at::Tensor& parameter) const {
+  return torch::autograd::impl::grad_accumulator(parameter) == accumulator_;
+}
+
 void GradientHook::Remove() {
   if (accumulator_ != nullptr) accumulator_->del_post_hook(key_);
   accumulator_ = nullptr;

@@ -36,6 +36,10 @@ class GradientHook {
   GradientHook(GradientHook&& other) noexcept;
   GradientHook& operator=(GradientHook&& other) noexcept;
 
+  // Whether it still hears of `parameter`. It does not once somebody has given
+  // the parameter other data, as torch::nn::Module::load does.
+  bool IsOn(const at::Tensor& parameter) const;
+
  private:
   void Remove();
 

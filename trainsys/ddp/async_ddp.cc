@@ -23,13 +23,14 @@ AsyncDDP::AsyncDDP(const torch::nn::Module& module,
   CheckSameStructure(module, *comm_);
   CheckSameValues(module, *comm_);
   AttributeMemoryOf(module);
-  for (size_t p = 0; p < trained_.tensors.size(); ++p) {
-    hooks_.emplace_back(trained_.tensors[p], [this, p] { OnGradientReady(p); });
-  }
+  hooks_ = ParameterHooks(trained_.tensors,
+                          [this](size_t p) { OnGradientReady(p); });
 }
 
 void AsyncDDP::BeginForward() {
-  if (c10::GradMode::is_enabled()) has_forward_ = !HasNoSync();
+  if (!c10::GradMode::is_enabled()) return;
+  has_forward_ = !HasNoSync();
+  hooks_.Renew();
 }
 
 void AsyncDDP::OnGradientReady(size_t parameter) {

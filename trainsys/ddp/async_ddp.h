@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "collectives/communicator.h"
-#include "trainsys/autograd/gradient_hook.h"
 #include "trainsys/ddp/data_parallel.h"
 #include "trainsys/ddp/module_parameters.h"
+#include "trainsys/ddp/parameter_hooks.h"
 
 namespace trainsys {
 
@@ -37,7 +37,7 @@ class AsyncDDP final : public DataParallel {
   bool has_forward_ = false;              // one that began outside NoSync
   std::vector<collectives::Work> works_;  // of each parameter
   std::vector<bool> is_ready_;            // of each parameter
-  std::vector<GradientHook> hooks_;       // last: gone before what they use
+  ParameterHooks hooks_;                  // last: gone before what they use
 };
 
 }  // namespace trainsys

@@ -75,6 +75,13 @@ bool IsUsedAnywhere(const std::vector<BackwardReport>& reports,
       [parameter](const auto& report) { return report.is_used[parameter]; });
 }
 
+bool IsAnythingUsed(const std::vector<BackwardReport>& reports) {
+  for (size_t p = 0; p < reports.at(0).is_used.size(); ++p) {
+    if (IsUsedAnywhere(reports, p)) return true;
+  }
+  return false;
+}
+
 std::string UnusedText(const std::vector<BackwardReport>& reports,
                        const std::vector<std::string>& names) {
   std::string text;

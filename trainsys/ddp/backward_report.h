@@ -38,6 +38,9 @@ std::optional<int> WhoGaveUp(const std::vector<BackwardReport>& reports);
 bool IsUsedAnywhere(const std::vector<BackwardReport>& reports,
                     size_t parameter);
 
+// Has any rank a gradient for any parameter?
+bool IsAnythingUsed(const std::vector<BackwardReport>& reports);
+
 // "'a' on ranks 1 2, 'b' on all ranks": what ranks with a batch have no
 // gradient for; empty if nothing.
 std::string UnusedText(const std::vector<BackwardReport>& reports,

@@ -57,7 +57,7 @@ BucketedDDP::BucketedDDP(torch::nn::Module& module, Communicator& comm,
       all_(ParametersOf(module)) {
   CheckSameStructure(module, *comm_);
   AttributeMemoryOf(module);
-  FollowRequiresGrad();
+  FollowModule();
   must_compare_ = false;
   StartStep();
   BroadcastFromRank0(module, *comm_);
@@ -76,7 +76,7 @@ void BucketedDDP::BeginForward() {
         "forward");
   }
   if (HasNoSync()) {
-    FollowRequiresGrad();
+    FollowModule();
     phase_ = Phase::kNoSync;
   } else {
     BeginSync();
@@ -86,7 +86,7 @@ void BucketedDDP::BeginForward() {
 // The same collectives on every rank, whatever its part in the step.
 void BucketedDDP::BeginSync() {
   if (phase_ != Phase::kSync) {
-    FollowRequiresGrad();
+    FollowModule();
     if (std::exchange(must_compare_, false)) {
       CheckSameStructure(module_, *comm_);
     }
@@ -99,32 +99,38 @@ void BucketedDDP::BeginSync() {
 }
 
 // Cheap where nothing has changed.
-void BucketedDDP::FollowRequiresGrad() {
-  const auto requires_grad = [](const at::Tensor& p) {
-    return p.requires_grad();
-  };
-  const auto num_trained = static_cast<size_t>(
-      std::count_if(all_.tensors.begin(), all_.tensors.end(), requires_grad));
-  const bool is_same = num_trained == trained_.tensors.size() &&
-                       std::all_of(trained_.tensors.begin(),
-                                   trained_.tensors.end(), requires_grad);
-  if (is_same) return;
-  NamedTensors trained = TrainedParametersOf(module_);
-  for (const at::Tensor& p : trained_.tensors) {
-    if (!p.requires_grad()) p.mutable_grad().reset();
+void BucketedDDP::FollowModule() {
+  if (HasChanged()) {
+    NamedTensors trained = TrainedParametersOf(module_);
+    for (const at::Tensor& p : trained_.tensors) {
+      if (!p.requires_grad()) p.mutable_grad().reset();
+    }
+    trained_ = std::move(trained);
+    const size_t n = trained_.tensors.size();
+    progress_ = BackwardProgress(n);
+    order_.clear();
+    PlanBucketsIn(CompleteOrder({}, n));
+    for (size_t p = 0; p < n; ++p) {
+      if (trained_.tensors[p].grad().defined()) progress_.MarkUsed(p);
+    }
+    plan_ = Plan::kByRegistration;
+    must_compare_ = true;
+    hooks_ = ParameterHooks(trained_.tensors,
+                            [this](size_t p) { OnGradientReady(p); });
   }
-  hooks_.clear();
-  trained_ = std::move(trained);
-  const size_t n = trained_.tensors.size();
-  order_.clear();
-  progress_ = BackwardProgress(n);
-  PlanBucketsIn(CompleteOrder({}, n));
-  for (size_t p = 0; p < n; ++p) {
-    if (trained_.tensors[p].grad().defined()) progress_.MarkUsed(p);
-    hooks_.emplace_back(trained_.tensors[p], [this, p] { OnGradientReady(p); });
+  hooks_.Renew();
+}
+
+// Is what requires a gradient now something else than what lives in buckets?
+bool BucketedDDP::HasChanged() const {
+  size_t num_trained = 0;
+  for (const at::Tensor& p : all_.tensors) num_trained += p.requires_grad();
+  if (num_trained != trained_.tensors.size()) return true;
+  for (size_t p = 0; p < num_trained; ++p) {
+    const at::Tensor& tensor = trained_.tensors[p];
+    if (!tensor.requires_grad() || !buckets_->Fits(p)) return true;
   }
-  plan_ = Plan::kByRegistration;
-  must_compare_ = true;
+  return false;
 }
 
 void BucketedDDP::PlanInOrderOfRank0() {
@@ -151,7 +157,7 @@ at::Tensor BucketedDDP::Weigh(const at::Tensor& loss, double weight) {
     throw InvalidArgument("weight is " + std::to_string(weight) +
                           ", expected a finite number, 0 or above");
   }
-  weight_ = weight_.value_or(0) + weight;
+  if (loss.requires_grad()) weight_ = weight_.value_or(0) + weight;
   return loss * weight;
 }
 
@@ -314,7 +320,9 @@ void BucketedDDP::ThrowIfGivenUp(const std::vector<BackwardReport>& reports) {
 
 void BucketedDDP::ThrowIfUnused(const std::vector<BackwardReport>& reports) {
   const std::string unused = UnusedText(reports, trained_.names);
-  if (unused.empty() || options_.find_unused_parameters) return;
+  const bool is_allowed =
+      options_.find_unused_parameters && IsAnythingUsed(reports);
+  if (unused.empty() || is_allowed) return;
   ZeroGrad();
   throw Error(StepText(step_ - 1) + "no gradient for " + unused +
               "; expected a backward() that uses them: use or freeze them, set "

@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "collectives/communicator.h"
-#include "trainsys/autograd/gradient_hook.h"
 #include "trainsys/ddp/backward_progress.h"
 #include "trainsys/ddp/backward_report.h"
 #include "trainsys/ddp/bucket_plan.h"
@@ -20,6 +19,7 @@
 #include "trainsys/ddp/data_parallel.h"
 #include "trainsys/ddp/gradient_buckets.h"
 #include "trainsys/ddp/module_parameters.h"
+#include "trainsys/ddp/parameter_hooks.h"
 
 namespace trainsys {
 
@@ -140,7 +140,8 @@ class BucketedDDP final : public DataParallel {
 
   // Before forward.
   void BeginSync();
-  void FollowRequiresGrad();
+  void FollowModule();
+  bool HasChanged() const;
   void PlanInOrderOfRank0();
   void PlanBucketsIn(std::vector<size_t> order);
   // Inside backward.
@@ -176,7 +177,7 @@ class BucketedDDP final : public DataParallel {
   BackwardProgress progress_{0};
   std::vector<collectives::Work> works_;  // of the buckets posted so far
 
-  std::vector<GradientHook> hooks_;  // last: gone before what they use
+  ParameterHooks hooks_;  // last: gone before what they use
 };
 
 }  // namespace trainsys

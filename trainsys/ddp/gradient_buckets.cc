@@ -43,12 +43,20 @@ void GradientBuckets::MakeBucket(size_t bucket) {
     Place& place = places_[p];
     place.bucket = bucket;
     place.offset = plan.layout.offsets[i];
+    place.elems = parameters_[p].numel();
     place.gradient = Values(p);
     place.data = place.gradient.data_ptr();
     if (parameters_[p].grad().defined()) Bring(p);
   }
   Attribute(flat_[bucket], MemoryCategory::kGradient,
             padding * flat_[bucket].element_size());
+}
+
+bool GradientBuckets::Fits(size_t parameter) const {
+  const Place& place = places_[parameter];
+  return parameters_[parameter].numel() == place.elems &&
+         parameters_[parameter].scalar_type() ==
+             flat_[place.bucket].scalar_type();
 }
 
 bool GradientBuckets::Bring(size_t parameter) {

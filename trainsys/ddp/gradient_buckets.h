@@ -36,6 +36,8 @@ class GradientBuckets {
   // unless it is there. Where it is undefined, its place becomes zero and it
   // stays undefined. Result: whether it is defined.
   bool Bring(size_t parameter);
+  // Has the parameter still the size and dtype that its place was made for?
+  bool Fits(size_t parameter) const;
   // Makes what is in its place the parameter's gradient.
   void Show(size_t parameter);
 
@@ -49,6 +51,7 @@ class GradientBuckets {
   struct Place {
     size_t bucket = 0;
     int64_t offset = 0;  // in elements
+    int64_t elems = 0;
     void* data = nullptr;
     at::Tensor gradient;  // over it
   };

@@ -51,6 +51,7 @@ void FlatAdamW::ZeroGrad() {
 }
 
 void FlatAdamW::Step() {
+  parameters_.TakeBack();
   CheckGradients();
   for (size_t i = 0; i < pieces_.size(); ++i) {
     const at::Tensor& p = parameters_.parameters()[pieces_[i].parameter];

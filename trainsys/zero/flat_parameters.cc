@@ -48,17 +48,29 @@ void Check(const std::vector<at::Tensor>& parameters) {
 FlatParameters::FlatParameters(std::vector<at::Tensor> parameters)
     : parameters_(std::move(parameters)) {
   Check(parameters_);
-  std::vector<int64_t> elems;
-  for (const at::Tensor& p : parameters_) elems.push_back(p.numel());
-  layout_ = LayOut(elems, parameters_[0].element_size());
+  for (const at::Tensor& p : parameters_) elems_of_.push_back(p.numel());
+  layout_ = LayOut(elems_of_, parameters_[0].element_size());
   flat_ =
       at::zeros({layout_.elems}, parameters_[0].options().requires_grad(false));
   int64_t padding = layout_.elems;
-  for (int64_t n : elems) padding -= n;
+  for (int64_t n : elems_of_) padding -= n;
   Attribute(flat_, MemoryCategory::kParameter, padding * elem_bytes());
+  TakeBack();
+}
+
+void FlatParameters::TakeBack() {
   const c10::AutoGradMode no_grad(false);
+  auto* const begin = static_cast<char*>(flat_.data_ptr());
   for (size_t i = 0; i < parameters_.size(); ++i) {
     at::Tensor& p = parameters_[i];
+    const bool is_there =
+        p.numel() == 0 ||
+        p.data_ptr() == begin + layout_.offsets[i] * elem_bytes();
+    if (is_there) continue;
+    if (p.numel() != elems_of_[i] || p.scalar_type() != flat_.scalar_type()) {
+      throw InvalidArgument(
+          "a parameter has changed its size or dtype; make a new optimizer");
+    }
     at::Tensor in_flat = AliasOf(flat_, layout_.offsets[i], p.sizes());
     in_flat.copy_(p);
     p.set_data(in_flat);

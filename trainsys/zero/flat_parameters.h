@@ -19,6 +19,12 @@ class FlatParameters {
  public:
   explicit FlatParameters(std::vector<at::Tensor> parameters);
 
+  // Where a parameter refers to other memory meanwhile, as after
+  // torch::nn::Module::load: takes its values from there, and makes it refer to
+  // the buffer again.
+  // Errors: InvalidArgument if it is of another size or dtype now.
+  void TakeBack();
+
   const std::vector<at::Tensor>& parameters() const { return parameters_; }
   const at::Tensor& flat() const { return flat_; }  // [elems]
   int64_t elems() const { return layout_.elems; }   // padding included
@@ -36,6 +42,7 @@ class FlatParameters {
 
  private:
   std::vector<at::Tensor> parameters_;
+  std::vector<int64_t> elems_of_;  // each parameter
   FlatLayout layout_;
   at::Tensor flat_;
 };
