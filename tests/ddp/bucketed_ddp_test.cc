@@ -1,28 +1,19 @@
 #include "trainsys/ddp/bucketed_ddp.h"
 
 #include <ATen/ops/full.h>
-#include <ATen/ops/matmul.h>
-#include <ATen/ops/ones.h>
-#include <ATen/ops/randn.h>
-#include <ATen/ops/zeros_like.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/nn/module.h>
-#include <torch/optim/sgd.h>
-#include <torch/version.h>
 
-#include <functional>
 #include <limits>
 #include <string>
 #include <tuple>
 #include <vector>
 
-#include "collectives/errors.h"
 #include "tests/backend/backend.h"
 #include "tests/ddp/layers.h"
 #include "trainsys/autograd/gradient_hook.h"
 #include "trainsys/checks/small_models.h"
-#include "trainsys/random/rank_generator.h"
 #include "trainsys/tensor/compare.h"
 #include "trainsys/timeline/overlap.h"
 
@@ -30,16 +21,9 @@ namespace trainsys {
 namespace {
 
 using collectives::Communicator;
-using collectives::Error;
-using collectives::InvalidArgument;
-using collectives::PeerFailed;
 using collectives::PhaseScope;
-using collectives::RankFailed;
 using collectives::RunRanksHere;
-using ::testing::AllOf;
 using ::testing::Each;
-using ::testing::HasSubstr;
-using ::testing::Not;
 using torch::nn::Module;
 
 class BucketedDDPTest
@@ -180,25 +164,6 @@ TEST(BucketedDDPTest, AnEmptyParameterTakesPart) {
   });
 }
 
-TEST(BucketedDDPTest, BuffersStartAsRank0sWhateverTheirTypeAndStrides) {
-  RunRanksHere({.ranks = 3}, [](Communicator& comm) {
-    const int rank = comm.rank();
-    const auto seed = static_cast<uint64_t>(rank);
-    Module module;
-    AddLayers(module, seed);
-    const Tensors buffers{
-        module.register_buffer("mean", Random(50 + seed, {6})),
-        module.register_buffer("count", at::full({}, rank, at::kLong)),
-        module.register_buffer("mask", at::full({3}, rank == 0, at::kBool)),
-        module.register_buffer("strided", Random(60 + seed, {3, 4}).t())};
-    const BucketedDDP ddp(module, comm);
-    EXPECT_TRUE(EqualBits(
-        buffers, {Random(50, {6}), at::full({}, 0, at::kLong),
-                  at::full({3}, true, at::kBool), Random(60, {3, 4}).t()}));
-    EXPECT_FALSE(buffers[3].is_contiguous());
-  });
-}
-
 TEST(BucketedDDPTest, ACheckpointedBlockRunsEachHookAndPostsEachBucketOnce) {
   const auto plain = MakeResidualModel(0, Plain());
   const Samples samples = MakeSamples(0);
@@ -224,92 +189,6 @@ TEST(BucketedDDPTest, ACheckpointedBlockRunsEachHookAndPostsEachBucketOnce) {
         BucketRecords(recorder, 0, std::numeric_limits<int64_t>::max()).size(),
         plain->parameters().size());
   }
-}
-
-// A module that differs from AddLayers(module, ...) in one thing.
-struct Difference {
-  std::string name;
-  std::function<void(Module&)> build;
-  std::string rank0_has;
-  std::string rank1_has;
-};
-
-void AddW(Module& module, const std::string& name, const at::Tensor& w,
-          bool requires_grad = true) {
-  module.register_parameter(name, w, requires_grad);
-  module.register_buffer("count", at::ones({2}));
-}
-
-const std::vector<Difference> kDifferences{
-    {"name",
-     [](Module& m) {
-       AddW(m, "v", at::ones({2, 3}));
-     },
-     "rank 0 has parameter 'w' [2, 3] Float",
-     "rank 1 has parameter 'v' [2, 3] Float"},
-    {"shape",
-     [](Module& m) {
-       AddW(m, "w", at::ones({3, 2}));
-     },
-     "rank 0 has parameter 'w' [2, 3] Float",
-     "rank 1 has parameter 'w' [3, 2] Float"},
-    {"dtype",
-     [](Module& m) {
-       AddW(m, "w", at::ones({2, 3}, at::kDouble));
-     },
-     "rank 0 has parameter 'w' [2, 3] Float",
-     "rank 1 has parameter 'w' [2, 3] Double"},
-    {"one more",
-     [](Module& m) {
-       AddW(m, "w", at::ones({2, 3}));
-       m.register_parameter("more", at::ones({1}));
-     },
-     "rank 0 has buffer 'count' [2] Float",
-     "rank 1 has parameter 'more' [1] Float"},
-    {"one fewer",
-     [](Module& m) {
-       m.register_parameter("w", at::ones({2, 3}));
-     },
-     "rank 0 has buffer 'count' [2] Float", "rank 1 has nothing"},
-    {"frozen",
-     [](Module& m) {
-       AddW(m, "w", at::ones({2, 3}), false);
-       m.register_parameter("trained", at::ones({1}));
-     },
-     "rank 0 has parameter 'w' [2, 3] Float,",
-     "rank 1 has parameter 'w' [2, 3] Float frozen"},
-};
-
-TEST(BucketedDDPTest, ModulesThatDifferAreRefusedOnEveryRankWithBothSides) {
-  for (const Difference& difference : kDifferences) {
-    SCOPED_TRACE(difference.name);
-    std::vector<std::string> texts(3);
-    RunRanksHere({.ranks = 3}, [&](Communicator& comm) {
-      Module module;
-      if (comm.rank() == 1) {
-        difference.build(module);
-      } else {
-        AddW(module, "w", at::full({2, 3}, 1.0 * comm.rank()));
-      }
-      texts[static_cast<size_t>(comm.rank())] = ErrorOf<InvalidArgument>(
-          [&] { const BucketedDDP ddp(module, comm); });
-      if (comm.rank() == 2) {  // nothing was copied yet
-        EXPECT_EQ(module.parameters()[0][0][0].item<float>(), 2);
-      }
-    });
-    EXPECT_THAT(texts, Each(AllOf(HasSubstr(difference.rank0_has),
-                                  HasSubstr(difference.rank1_has))));
-  }
-}
-
-TEST(BucketedDDPTest, AModuleWithNothingToTrainIsRefused) {
-  RunRanksHere({.ranks = 2}, [](Communicator& comm) {
-    Module module;
-    module.register_parameter("w", at::ones({2}), /*requires_grad=*/false);
-    EXPECT_THAT(
-        ErrorOf<InvalidArgument>([&] { const BucketedDDP ddp(module, comm); }),
-        HasSubstr("no parameter that requires a gradient"));
-  });
 }
 
 }  // namespace

@@ -99,21 +99,18 @@ std::string UnusedText(const std::vector<BackwardReport>& reports,
   return text;
 }
 
-std::optional<double> TotalWeight(const std::vector<BackwardReport>& reports) {
+double TotalWeight(const std::vector<BackwardReport>& reports) {
   double total = 0;
-  std::vector<int> weighted, unweighted;
+  std::vector<int> without;
   for (size_t r = 0; r < reports.size(); ++r) {
     if (reports[r].outcome != Outcome::kDone) continue;
-    const auto& weight = reports[r].weight;
-    (weight ? weighted : unweighted).push_back(static_cast<int>(r));
-    total += weight.value_or(0);
+    if (!reports[r].weight) without.push_back(static_cast<int>(r));
+    total += reports[r].weight.value_or(0);
   }
-  if (weighted.empty()) return std::nullopt;
-  if (!unweighted.empty()) {
-    throw collectives::Error(
-        collectives::RankList(weighted) + " weighed the losses, " +
-        collectives::RankList(unweighted) +
-        " did not; expected Weigh on all ranks or on none");
+  if (!without.empty()) {
+    throw collectives::Error(RanksText(without, reports.size()) +
+                             " did not weigh the losses; expected Weigh for "
+                             "each, as weigh_losses asks");
   }
   if (!(total > 0)) {
     throw collectives::Error(

@@ -46,9 +46,8 @@ bool IsAnythingUsed(const std::vector<BackwardReport>& reports);
 std::string UnusedText(const std::vector<BackwardReport>& reports,
                        const std::vector<std::string>& names);
 
-// The sum of the weights; nothing if nobody weighed its losses.
-// Errors: Error if some of the ranks with a batch weighed theirs and others did
-// not, or if the sum is not positive.
-std::optional<double> TotalWeight(const std::vector<BackwardReport>& reports);
+// The sum of the weights of the ranks with a batch.
+// Errors: Error if one of them has none, or if the sum is not positive.
+double TotalWeight(const std::vector<BackwardReport>& reports);
 
 }  // namespace trainsys

@@ -33,18 +33,36 @@ std::string StepText(int64_t step) {
   return "step " + std::to_string(step) + ": ";
 }
 
+// Says of a collective that fails in which step it did.
+template <typename Fn>
+auto InStep(int64_t step, const Fn& fn) {
+  try {
+    return fn();
+  } catch (const PeerFailed& e) {
+    throw PeerFailed(e.rank(), StepText(step) + e.what());
+  } catch (const TimeoutError& e) {
+    throw TimeoutError(StepText(step) + e.what());
+  } catch (const MismatchError& e) {
+    throw MismatchError(StepText(step) + e.what() +
+                        "; expected the same steps and the same parameters "
+                        "to train on every rank");
+  }
+}
+
 BucketLimits LimitsOf(const BucketedDDPOptions& options) {
   return {options.bucket_bytes, options.first_bucket_bytes};
 }
 
-// What this rank can refuse by itself it refuses before any collective.
-std::unique_ptr<Communicator> Channel(const torch::nn::Module& module,
-                                      const BucketedDDPOptions& options,
-                                      Communicator& comm) {
-  PlanBuckets({}, LimitsOf(options));
-  RefuseSparseGradients(module);
-  TrainedParametersOf(module);
-  return comm.Duplicate("ddp");
+// What must be the same on all ranks beside the module.
+std::vector<std::string> Lines(const BucketedDDPOptions& options) {
+  const auto line = [](const std::string& name, int64_t value) {
+    return "option " + name + " " + std::to_string(value);
+  };
+  return {line("bucket_bytes", options.bucket_bytes),
+          line("first_bucket_bytes", options.first_bucket_bytes),
+          line("find_unused_parameters", options.find_unused_parameters),
+          line("broadcast_buffers", options.broadcast_buffers),
+          line("weigh_losses", options.weigh_losses)};
 }
 
 }  // namespace
@@ -53,13 +71,16 @@ BucketedDDP::BucketedDDP(torch::nn::Module& module, Communicator& comm,
                          BucketedDDPOptions options)
     : module_(module),
       options_(std::move(options)),
-      comm_(Channel(module, options_, comm)),
+      comm_(comm.Duplicate("ddp")),
       all_(ParametersOf(module)) {
-  CheckSameStructure(module, *comm_);
+  // First: what one rank has to refuse, all then refuse.
+  CheckSameStructure(module, *comm_, Lines(options_));
+  PlanBuckets({}, LimitsOf(options_));
+  RefuseSparseGradients(module);
   AttributeMemoryOf(module);
+  StartStep();
   FollowModule();
   must_compare_ = false;
-  StartStep();
   BroadcastFromRank0(module, *comm_);
 }
 
@@ -79,7 +100,7 @@ void BucketedDDP::BeginForward() {
     FollowModule();
     phase_ = Phase::kNoSync;
   } else {
-    BeginSync();
+    InStep(step_, [this] { BeginSync(); });
   }
 }
 
@@ -87,13 +108,12 @@ void BucketedDDP::BeginForward() {
 void BucketedDDP::BeginSync() {
   if (phase_ != Phase::kSync) {
     FollowModule();
-    if (std::exchange(must_compare_, false)) {
-      CheckSameStructure(module_, *comm_);
-    }
+    if (must_compare_) CheckSameStructure(module_, *comm_);
+    must_compare_ = false;
     if (plan_ == Plan::kOrderIsKnown) PlanInOrderOfRank0();
     phase_ = Phase::kSync;
   }
-  if (options_.broadcast_buffers) {
+  if (options_.broadcast_buffers && !std::exchange(has_broadcast_, true)) {
     BroadcastBuffers(module_, attendance_.first_rank, *comm_);
   }
 }
@@ -125,7 +145,8 @@ void BucketedDDP::FollowModule() {
 bool BucketedDDP::HasChanged() const {
   size_t num_trained = 0;
   for (const at::Tensor& p : all_.tensors) num_trained += p.requires_grad();
-  if (num_trained != trained_.tensors.size()) return true;
+  const bool is_first = trained_.tensors.empty();
+  if (is_first || num_trained != trained_.tensors.size()) return true;
   for (size_t p = 0; p < num_trained; ++p) {
     const at::Tensor& tensor = trained_.tensors[p];
     if (!tensor.requires_grad() || !buckets_->Fits(p)) return true;
@@ -153,6 +174,9 @@ void BucketedDDP::PlanBucketsIn(std::vector<size_t> order) {
 }
 
 at::Tensor BucketedDDP::Weigh(const at::Tensor& loss, double weight) {
+  if (!options_.weigh_losses) {
+    throw InvalidArgument("Weigh: expected weigh_losses among the options");
+  }
   if (!(weight >= 0) || !std::isfinite(weight)) {
     throw InvalidArgument("weight is " + std::to_string(weight) +
                           ", expected a finite number, 0 or above");
@@ -165,8 +189,9 @@ bool BucketedDDP::Join(int64_t batches_left, Uneven uneven) {
   if (phase_ == Phase::kSync) {
     throw Error("Join: expected FinishGradientSync first");
   }
-  const std::vector<int64_t> left =
-      collectives::Gather(*comm_, batches_left, "batches left");
+  const std::vector<int64_t> left = InStep(step_, [&] {
+    return collectives::Gather(*comm_, batches_left, "batches left");
+  });
   std::vector<int> with, without;
   for (size_t r = 0; r < left.size(); ++r) {
     (left[r] > 0 ? with : without).push_back(static_cast<int>(r));
@@ -179,7 +204,7 @@ bool BucketedDDP::Join(int64_t batches_left, Uneven uneven) {
                 "kContributeZeros");
   }
   attendance_ = {static_cast<int>(with.size()), with[0], batches_left > 0};
-  if (!attendance_.has_me) BeginSync();
+  if (!attendance_.has_me) InStep(step_, [this] { BeginSync(); });
   return true;
 }
 
@@ -225,13 +250,15 @@ void BucketedDDP::CheckGradient(size_t parameter) const {
 
 void BucketedDDP::PostNextBucket() {
   const size_t b = works_.size();
-  works_.push_back(options_.comm_hook(
-      {buckets_->flat(b), Op(), buckets_->label(b)}, *comm_));
+  works_.push_back(InStep(step_, [this, b] {
+    return options_.comm_hook({buckets_->flat(b), Op(), buckets_->label(b)},
+                              *comm_);
+  }));
 }
 
 ReduceOp BucketedDDP::Op() const {
   const bool is_mean_of_all =
-      !weight_ && attendance_.num_ranks == comm_->ranks();
+      !options_.weigh_losses && attendance_.num_ranks == comm_->ranks();
   return is_mean_of_all ? ReduceOp::kAverage : ReduceOp::kSum;
 }
 
@@ -239,20 +266,40 @@ ReduceOp BucketedDDP::Op() const {
 
 void BucketedDDP::FinishGradientSync() {
   if (phase_ != Phase::kSync) throw Error(kNothingToFinish);
-  const bool is_sum = Op() == ReduceOp::kSum;
+  try {
+    AverageGradients();
+  } catch (...) {
+    ZeroGrad();  // some are reduced and some are not
+    throw;
+  }
+}
+
+void BucketedDDP::AverageGradients() {
+  const ReduceOp op = Op();
   const int num_ranks = attendance_.num_ranks;
   const std::vector<BackwardReport> reports =
       CompleteBackward(attendance_.has_me ? Outcome::kDone : Outcome::kNoBatch);
   ThrowIfGivenUp(reports);
   ThrowIfUnused(reports);
-  const std::optional<double> weight = TotalWeight(reports);
-  if (is_sum) buckets_->Divide(weight.value_or(num_ranks));
+  if (options_.weigh_losses) {
+    buckets_->Divide(WeightOf(reports));
+  } else if (op == ReduceOp::kSum) {
+    buckets_->Divide(num_ranks);
+  }
   for (size_t p = 0; p < trained_.tensors.size(); ++p) {
     if (IsUsedAnywhere(reports, p)) {
       buckets_->Show(p);
     } else {
       trained_.tensors[p].mutable_grad().reset();
     }
+  }
+}
+
+double BucketedDDP::WeightOf(const std::vector<BackwardReport>& reports) const {
+  try {
+    return TotalWeight(reports);
+  } catch (const Error& e) {
+    throw Error(StepText(step_ - 1) + e.what());
   }
 }
 
@@ -267,10 +314,10 @@ void BucketedDDP::ReduceNow() {
 
 void BucketedDDP::Reset(std::string_view why) {
   if (phase_ == Phase::kIdle) return;
+  ZeroGrad();  // first: they may be of a kind that has no place in a bucket
   if (phase_ == Phase::kNoSync) BeginSync();
   const auto reports = CompleteBackward(Outcome::kGivenUp);
   CauseOf(*WhoGaveUp(reports), why);
-  ZeroGrad();
 }
 
 // Posts what this rank has not posted yet, and waits for all of it.
@@ -297,22 +344,14 @@ void BucketedDDP::AwaitAll() {
   order_seen_ = progress_.order();
   if (plan_ == Plan::kByRegistration) plan_ = Plan::kOrderIsKnown;
   StartStep();
-  const std::string step = StepText(step_++);
-  try {
+  InStep(step_++, [&works] {
     for (Work& work : works) work.Wait();
-  } catch (const PeerFailed& e) {
-    throw PeerFailed(e.rank(), step + e.what());
-  } catch (const TimeoutError& e) {
-    throw TimeoutError(step + e.what());
-  } catch (const MismatchError& e) {
-    throw MismatchError(step + e.what());
-  }
+  });
 }
 
 void BucketedDDP::ThrowIfGivenUp(const std::vector<BackwardReport>& reports) {
   const std::optional<int> rank = WhoGaveUp(reports);
   if (!rank) return;
-  ZeroGrad();
   throw PeerFailed(*rank, StepText(step_ - 1) + "rank " +
                               std::to_string(*rank) +
                               " gave its backward up: " + CauseOf(*rank, ""));
@@ -323,7 +362,6 @@ void BucketedDDP::ThrowIfUnused(const std::vector<BackwardReport>& reports) {
   const bool is_allowed =
       options_.find_unused_parameters && IsAnythingUsed(reports);
   if (unused.empty() || is_allowed) return;
-  ZeroGrad();
   throw Error(StepText(step_ - 1) + "no gradient for " + unused +
               "; expected a backward() that uses them: use or freeze them, set "
               "find_unused_parameters, or call ReduceNow for gradients "
@@ -338,6 +376,7 @@ std::string BucketedDDP::CauseOf(int rank, std::string_view mine) {
 void BucketedDDP::StartStep() {
   phase_ = Phase::kIdle;
   attendance_ = {.num_ranks = comm_->ranks()};
+  has_broadcast_ = false;
   weight_.reset();
   progress_.Restart();
 }

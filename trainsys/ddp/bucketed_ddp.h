@@ -29,8 +29,11 @@ struct BucketedDDPOptions {
   // A parameter that this rank did not use contributes zeros, and one that no
   // rank used keeps no gradient. Otherwise either is an error on all ranks.
   bool find_unused_parameters = false;
-  // Before each forward outside NoSync.
+  // Before the first forward outside NoSync of each step: as often on every
+  // rank, however many forwards it comes to.
   bool broadcast_buffers = false;
+  // The mean is over samples, not over ranks: every loss goes through Weigh.
+  bool weigh_losses = false;
   CommHook comm_hook = NoCompression();
 };
 
@@ -95,8 +98,8 @@ class BucketedDDP final : public DataParallel {
   // Result: the loss, times `weight`: backward() of it counts as `weight`
   // samples in the mean over ranks and micro-steps, which is then
   // sum(weight * gradient) / sum(weight), as of one rank with all samples.
-  // Every loss up to the next FinishGradientSync, on all ranks, or none.
-  // Errors: InvalidArgument for a weight below 0 or not finite.
+  // Errors: InvalidArgument without weigh_losses, or for a weight below 0 or
+  // not finite.
   at::Tensor Weigh(const at::Tensor& loss, double weight);
 
   // A collective before each step, for ranks that may have different numbers
@@ -151,10 +154,12 @@ class BucketedDDP final : public DataParallel {
   collectives::ReduceOp Op() const;
   // After it.
   std::vector<BackwardReport> CompleteBackward(BackwardReport::Outcome outcome);
+  void AverageGradients();
   void AwaitAll();
   void StartStep();
   void ThrowIfGivenUp(const std::vector<BackwardReport>& reports);
   void ThrowIfUnused(const std::vector<BackwardReport>& reports);
+  double WeightOf(const std::vector<BackwardReport>& reports) const;
   std::string CauseOf(int rank, std::string_view mine);
 
   torch::nn::Module& module_;
@@ -173,6 +178,7 @@ class BucketedDDP final : public DataParallel {
   int64_t step_ = 0;
   Phase phase_ = Phase::kIdle;
   Attendance attendance_;
+  bool has_broadcast_ = false;    // the buffers
   std::optional<double> weight_;  // of this rank's losses so far
   BackwardProgress progress_{0};
   std::vector<collectives::Work> works_;  // of the buckets posted so far

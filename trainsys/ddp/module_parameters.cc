@@ -14,17 +14,13 @@ using collectives::InvalidArgument;
 
 namespace {
 
-void RefuseIfSparse(const torch::nn::Module& layer, const std::string& weight) {
+bool MakesSparseGradients(const torch::nn::Module& layer) {
   const auto* const embedding =
       dynamic_cast<const torch::nn::EmbeddingImpl*>(&layer);
   const auto* const bag =
       dynamic_cast<const torch::nn::EmbeddingBagImpl*>(&layer);
-  const bool is_sparse = (embedding && embedding->options.sparse()) ||
-                         (bag && bag->options.sparse());
-  if (!is_sparse) return;
-  throw InvalidArgument("parameter '" + weight +
-                        "' gets sparse gradients, expected dense ones: make "
-                        "its layer with sparse(false)");
+  return (embedding && embedding->options.sparse()) ||
+         (bag && bag->options.sparse());
 }
 
 }  // namespace
@@ -65,11 +61,22 @@ void AttributeMemoryOf(const torch::nn::Module& module) {
   }
 }
 
-void RefuseSparseGradients(const torch::nn::Module& module) {
-  RefuseIfSparse(module, "weight");
+std::vector<std::string> SparseParametersOf(const torch::nn::Module& module) {
+  std::vector<std::string> names;
+  if (MakesSparseGradients(module)) names.push_back("weight");
   for (const auto& item : module.named_modules("", /*include_self=*/false)) {
-    RefuseIfSparse(*item.value(), item.key() + ".weight");
+    if (!MakesSparseGradients(*item.value())) continue;
+    names.push_back(item.key() + ".weight");
   }
+  return names;
+}
+
+void RefuseSparseGradients(const torch::nn::Module& module) {
+  const std::vector<std::string> names = SparseParametersOf(module);
+  if (names.empty()) return;
+  throw InvalidArgument("parameter '" + names[0] +
+                        "' gets sparse gradients, expected dense ones: make "
+                        "its layer with sparse(false)");
 }
 
 }  // namespace trainsys

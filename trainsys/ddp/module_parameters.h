@@ -27,8 +27,10 @@ NamedTensors TrainedParametersOf(const torch::nn::Module& module);
 // Tells the rank's memory ledger what the module's tensors are.
 void AttributeMemoryOf(const torch::nn::Module& module);
 
-// Errors: InvalidArgument, naming the parameter, if a layer of the module makes
-// sparse gradients.
+// The parameters of layers that make sparse gradients.
+std::vector<std::string> SparseParametersOf(const torch::nn::Module& module);
+
+// Errors: InvalidArgument, naming the first of them, if there are any.
 void RefuseSparseGradients(const torch::nn::Module& module);
 
 }  // namespace trainsys

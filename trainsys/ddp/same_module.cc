@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
 #include <optional>
 #include <sstream>
 #include <string>
@@ -13,6 +14,7 @@
 
 #include "collectives/errors.h"
 #include "trainsys/ddp/check_in_sync.h"
+#include "trainsys/ddp/module_parameters.h"
 #include "trainsys/tensor/tensor_memory.h"
 
 namespace trainsys {
@@ -25,18 +27,25 @@ std::string Line(const char* kind, const std::string& name,
                  const at::Tensor& tensor) {
   std::ostringstream line;
   line << kind << " '" << name << "' " << tensor.sizes() << " "
-       << c10::toString(tensor.scalar_type())
-       << (tensor.requires_grad() ? "" : " frozen");
+       << c10::toString(tensor.scalar_type());
   return line.str();
 }
 
 std::vector<std::string> Structure(const torch::nn::Module& module) {
   std::vector<std::string> lines;
+  std::map<const at::TensorImpl*, std::string> first_names;
   for (const auto& item : module.named_parameters()) {
-    lines.push_back(Line("parameter", item.key(), item.value()));
+    const auto [first, is_first] =
+        first_names.try_emplace(item.value().unsafeGetTensorImpl(), item.key());
+    lines.push_back(Line("parameter", item.key(), item.value()) +
+                    (item.value().requires_grad() ? "" : " frozen") +
+                    (is_first ? "" : " tied to '" + first->second + "'"));
   }
   for (const auto& item : module.named_buffers()) {
     lines.push_back(Line("buffer", item.key(), item.value()));
+  }
+  for (const std::string& name : SparseParametersOf(module)) {
+    lines.push_back("sparse gradients of '" + name + "'");
   }
   return lines;
 }
@@ -88,8 +97,10 @@ std::optional<int> FirstRankThatDiffers(bool differs, Communicator& comm) {
 
 }  // namespace
 
-void CheckSameStructure(const torch::nn::Module& module, Communicator& comm) {
-  const std::vector<std::string> mine = Structure(module);
+void CheckSameStructure(const torch::nn::Module& module, Communicator& comm,
+                        const std::vector<std::string>& more) {
+  std::vector<std::string> mine = Structure(module);
+  mine.insert(mine.begin(), more.begin(), more.end());
   const std::string difference =
       FirstDifference(Split(OfRank(0, Join(mine), comm)), mine, comm.rank());
   const std::optional<int> rank =

@@ -1,6 +1,9 @@
 // Every rank starts from the same module: the same structure, rank 0's values.
 #pragma once
 
+#include <string>
+#include <vector>
+
 #include "collectives/communicator.h"
 
 namespace torch::nn {
@@ -11,11 +14,14 @@ namespace trainsys {
 
 // Collectives: every rank calls them with its own copy of the module.
 
-// Compares names, shapes, dtypes and requires_grad of parameters and buffers.
+// Compares names, shapes, dtypes and requires_grad of parameters and buffers,
+// which parameters are tied, and which layers make sparse gradients.
+// `more`: further lines that must be the same.
 // Errors: InvalidArgument on every rank if any rank differs from rank 0, with
 // both sides of the first difference of the first such rank.
 void CheckSameStructure(const torch::nn::Module& module,
-                        collectives::Communicator& comm);
+                        collectives::Communicator& comm,
+                        const std::vector<std::string>& more = {});
 
 // Compares the bits of parameters and buffers.
 // Errors: InvalidArgument on every rank if any differs from rank 0's, naming
