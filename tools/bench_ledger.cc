@@ -1,6 +1,5 @@
 // What the memory ledger costs: an allocation, and a step.
 #include <ATen/ops/empty.h>
-#include <c10/core/CPUAllocator.h>
 #include <fmt/core.h>
 
 #include <memory>
@@ -8,6 +7,7 @@
 
 #include "tools/interleaved.h"
 #include "tools/parse.h"
+#include "tools/without_ledger.h"
 #include "trainsys/data/stories.h"
 #include "trainsys/memory/ledger.h"
 #include "trainsys/memory/saved_bytes.h"
@@ -25,21 +25,6 @@ constexpr char kDescription[] =
     "fit\n"
     "the other's holes badly: --only has a process of its own for each.\n\n"
     "Example: bench_ledger --turns 100";
-
-// libtorch's own allocator while it lives.
-class WithoutLedger {
- public:
-  WithoutLedger() : ours_(c10::GetCPUAllocator()) {
-    c10::SetCPUAllocator(c10::GetDefaultCPUAllocator(), kPriority);
-  }
-  ~WithoutLedger() { c10::SetCPUAllocator(ours_, kPriority); }
-  WithoutLedger(const WithoutLedger&) = delete;
-  WithoutLedger& operator=(const WithoutLedger&) = delete;
-
- private:
-  static constexpr uint8_t kPriority = 1;  // the ledger's
-  c10::Allocator* const ours_;
-};
 
 constexpr int kAllocations = 100'000;
 

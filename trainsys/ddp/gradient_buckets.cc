@@ -3,7 +3,9 @@
 #include <ATen/ops/zeros.h>
 
 #include <cstring>
+#include <sstream>
 
+#include "collectives/errors.h"
 #include "trainsys/memory/ledger.h"
 #include "trainsys/tensor/tensor_memory.h"
 
@@ -17,6 +19,18 @@ std::vector<ParameterSize> SizesOf(const std::vector<at::Tensor>& parameters) {
                      static_cast<int>(p.scalar_type())});
   }
   return sizes;
+}
+
+// Whoever sets a gradient may set anything.
+void RefuseUnlike(const at::Tensor& grad, const at::Tensor& parameter) {
+  if (grad.sizes() == parameter.sizes() && grad.dtype() == parameter.dtype()) {
+    return;
+  }
+  std::ostringstream text;
+  text << "a gradient " << grad.sizes() << " " << grad.dtype().name()
+       << ", expected one like its parameter, " << parameter.sizes() << " "
+       << parameter.dtype().name();
+  throw collectives::InvalidArgument(text.str());
 }
 
 }  // namespace
@@ -67,11 +81,12 @@ bool GradientBuckets::Bring(size_t parameter) {
     return false;
   }
   if (grad.data_ptr() == place.data && grad.is_contiguous()) return true;
+  RefuseUnlike(grad, parameters_[parameter]);
   if (grad.is_cpu() && grad.is_contiguous()) {
     // A tenth of what copy_ takes for few elements.
     std::memcpy(place.data, grad.data_ptr(), grad.nbytes());
   } else {
-    Values(parameter).copy_(grad.detach());
+    Values(parameter).copy_(grad.detach().contiguous());
   }
   Show(parameter);
   return true;

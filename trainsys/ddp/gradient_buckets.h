@@ -35,6 +35,8 @@ class GradientBuckets {
   // Brings p.grad(), whoever made or replaced it, to its place: by one copy
   // unless it is there. Where it is undefined, its place becomes zero and it
   // stays undefined. Result: whether it is defined.
+  // Errors: InvalidArgument for a gradient of another shape or dtype than its
+  // parameter.
   bool Bring(size_t parameter);
   // Has the parameter still the size and dtype that its place was made for?
   bool Fits(size_t parameter) const;
