@@ -84,6 +84,7 @@ struct HookCase {
   std::function<at::Tensor(const Tensors& slopes, double divisor)> reduction;
   // Bytes sent for each that NoCompression sends.
   std::function<double(int ranks)> share;
+  bool averages_sums = false;
 };
 
 double All(int) { return 1; }
@@ -113,8 +114,9 @@ at::Tensor ThereInBF16(const Tensors& slopes, double divisor) {
 const std::vector<HookCase>& Cases() {
   static const std::vector<HookCase> cases{
       {"NoCompression", NoCompression(), InTheirOwnType, All},
-      {"CompressToBF16", CompressToBF16(), ThereAndBackIn(at::kBFloat16), Half},
-      {"CompressToF16", CompressToF16(), ThereAndBackIn(at::kHalf), Half},
+      {"CompressToBF16", CompressToBF16(), ThereAndBackIn(at::kBFloat16), Half,
+       true},
+      {"CompressToF16", CompressToF16(), ThereAndBackIn(at::kHalf), Half, true},
       {"GatherBF16", GatherBF16(), ThereInBF16, HalfToEach},
   };
   return cases;
@@ -151,7 +153,8 @@ TEST_P(CommHookTest, TheMeanIsRoundedAsComputedByHand) {
   }
 }
 
-TEST_P(CommHookTest, WithWeightsTheSumIsRoundedAndDividedAfterwards) {
+// What travels in 16 bits is an average there too: a sum may be too large.
+TEST_P(CommHookTest, WithWeightsTheReductionIsDividedAfterwards) {
   const std::vector<double> weights{3, 1, 2};
   for (at::ScalarType dtype : {at::kFloat, at::kDouble}) {
     RunRanksHere({.ranks = 3}, [&](Communicator& comm) {
@@ -166,8 +169,10 @@ TEST_P(CommHookTest, WithWeightsTheSumIsRoundedAndDividedAfterwards) {
       ddp.FinishGradientSync();
       for (size_t p = 0; p < parameters.size(); ++p) {
         const Tensors slopes = WeighedSlopes(p, weights, dtype);
-        EXPECT_TRUE(EqualBits({parameters[p].grad()},
-                              {GetParam().reduction(slopes, 1) / 6}));
+        const double divisor = GetParam().averages_sums ? 3 : 1;
+        EXPECT_TRUE(
+            EqualBits({parameters[p].grad()},
+                      {GetParam().reduction(slopes, divisor) * divisor / 6}));
       }
     });
   }
@@ -254,6 +259,24 @@ TEST(OwnCommHookTest, AHookMayChangeWhatItPostsAndWhatComesBack) {
             EqualBits({parameters[p].grad()}, {InTheirOwnType(slopes, 3) + 1}));
       }
     }
+  });
+}
+
+TEST(CommHookSizeTest, ASumTooLargeFor16BitsIsNoInfinity) {
+  RunRanksHere({.ranks = 2}, [](Communicator& comm) {
+    Module module;
+    const at::Tensor wide = module.register_parameter("wide", at::zeros({3}));
+    const at::Tensor narrow =
+        module.register_parameter("narrow", at::zeros({3}, at::kHalf));
+    BucketedDDPOptions options = With(CompressToF16());
+    options.weigh_losses = true;
+    BucketedDDP ddp(module, comm, options);
+    ddp.BeginForward();
+    const at::Tensor loss = wide.sum() + narrow.to(at::kFloat).sum();
+    ddp.Weigh(loss, 40000).backward();
+    ddp.FinishGradientSync();
+    EXPECT_EQ(wide.grad()[0].item<float>(), 1);
+    EXPECT_EQ(narrow.grad()[0].item<float>(), 1);
   });
 }
 

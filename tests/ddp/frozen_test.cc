@@ -244,5 +244,23 @@ TEST(FrozenTest, FreezingAllIsAnErrorAndThawingMendsIt) {
   });
 }
 
+TEST(FrozenTest, AGradientOfAStepBeforeIsNoUseInThisOne) {
+  RunRanksHere({.ranks = 2}, [](Communicator& comm) {
+    Module module;
+    const Tensors parameters = AddLayers(module, 0);
+    const at::Tensor own = module.register_parameter("own", at::ones({3}));
+    BucketedDDP ddp(module, comm, {.find_unused_parameters = true});
+    ddp.BeginForward();
+    (LayersLoss(parameters, InputOf(comm.rank())) + own.sum()).backward();
+    ddp.FinishGradientSync();
+    own.mutable_grad().zero_();  // in place: it stays defined
+    at::Tensor(parameters[0]).set_requires_grad(false);
+    ddp.BeginForward();  // plans anew
+    LayersLoss(parameters, InputOf(comm.rank())).backward();
+    ddp.FinishGradientSync();
+    EXPECT_FALSE(own.grad().defined());
+  });
+}
+
 }  // namespace
 }  // namespace trainsys

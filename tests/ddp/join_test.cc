@@ -254,5 +254,59 @@ TEST(JoinTest, WithoutItWhoHasLeftLongAgoIsNamedJustAsWell) {
   }
 }
 
+TEST(JoinTest, WhoSaidToHaveNoBatchMayNotRunOne) {
+  RunRanksHere({.ranks = 2, .timeout = std::chrono::minutes(1)},
+               [](Communicator& comm) {
+                 Module module;
+                 const Tensors parameters = AddLayers(module, 0);
+                 BucketedDDP ddp(module, comm);
+                 ASSERT_TRUE(ddp.Join(comm.rank() == 0 ? 1 : 0));
+                 if (comm.rank() == 1) {
+                   EXPECT_THAT(ErrorOf<Error>([&] { ddp.BeginForward(); }),
+                               HasSubstr("no batch left"));
+                 } else {
+                   ddp.BeginForward();
+                   LayersLoss(parameters, InputOf(0)).backward();
+                 }
+                 ddp.FinishGradientSync();
+               });
+}
+
+TEST(JoinTest, ABatchThatCannotBeLoadedIsGivenUpOnAllRanks) {
+  RunRanksHere({.ranks = 2, .timeout = std::chrono::minutes(1)},
+               [](Communicator& comm) {
+                 Module module;
+                 const Tensors parameters = AddLayers(module, 0);
+                 BucketedDDP ddp(module, comm);
+                 ASSERT_TRUE(ddp.Join(2));
+                 if (comm.rank() == 1) {
+                   ddp.Reset("cannot read");  // before any forward
+                 } else {
+                   ddp.BeginForward();
+                   LayersLoss(parameters, InputOf(0)).backward();
+                   EXPECT_THAT(ErrorOf<collectives::PeerFailed>(
+                                   [&] { ddp.FinishGradientSync(); }),
+                               HasSubstr("cannot read"));
+                 }
+                 ASSERT_TRUE(ddp.Join(1));
+                 ddp.BeginForward();
+                 LayersLoss(parameters, InputOf(comm.rank())).backward();
+                 ddp.FinishGradientSync();
+                 EXPECT_TRUE(parameters[0].grad().defined());
+               });
+}
+
+TEST(JoinTest, BetweenMicroStepsItIsRefused) {
+  RunRanksHere({.ranks = 1}, [](Communicator& comm) {
+    Module module;
+    const Tensors parameters = AddLayers(module, 0);
+    BucketedDDP ddp(module, comm);
+    const NoSync quiet(ddp);
+    ddp.BeginForward();
+    LayersLoss(parameters, InputOf(0)).backward();
+    EXPECT_THAT(ErrorOf<Error>([&] { ddp.Join(1); }), HasSubstr("micro-step"));
+  });
+}
+
 }  // namespace
 }  // namespace trainsys

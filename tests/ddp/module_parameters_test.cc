@@ -76,7 +76,7 @@ TEST(ModuleParametersTest, FrozenOnesAreNotTrained) {
   const auto child = module.register_module("child", Child(3));
   child->parameters()[0].set_requires_grad(false);
   EXPECT_EQ(ParametersOf(module).names.size(), 4);
-  const NamedTensors trained = TrainedParametersOf(module);
+  const NamedTensors trained = TrainedOf(ParametersOf(module));
   EXPECT_THAT(trained.names, ElementsAre("b", "child.b"));
   EXPECT_THAT(ElemsOf(trained), ElementsAre(2, 3));
 }
@@ -84,7 +84,7 @@ TEST(ModuleParametersTest, FrozenOnesAreNotTrained) {
 TEST(ModuleParametersTest, NothingToTrainIsRefused) {
   Table module;
   const auto error = [&] {
-    return ErrorOf<InvalidArgument>([&] { TrainedParametersOf(module); });
+    return ErrorOf<InvalidArgument>([&] { TrainedOf(ParametersOf(module)); });
   };
   EXPECT_THAT(error(), HasSubstr("no parameter that requires a gradient"));
   module.register_parameter("a", at::ones({1}), /*requires_grad=*/false);

@@ -237,5 +237,31 @@ TEST(WeighTest, RanksThatDidNotWeighAreAnErrorOnEveryRank) {
   }
 }
 
+TEST(WeighTest, WhatCountsIsBackwardAndNotWeigh) {
+  RunRanksHere({.ranks = 2}, [](Communicator& comm) {
+    Module module;
+    const at::Tensor w = AddWeights(module);
+    BucketedDDP ddp(module, comm, {.weigh_losses = true});
+    const auto loss = [&](int first, int samples) {
+      return ddp.Weigh(MeanLoss(w, Samples(first, samples)), samples);
+    };
+    {
+      const NoSync quiet(ddp);
+      ddp.BeginForward();
+      loss(5, 3).backward();
+      ddp.ZeroGrad();  // dropped, its weight too
+      ddp.BeginForward();
+      loss(6, 2);  // never run
+      const at::Tensor twice = loss(comm.rank(), 1);
+      twice.backward({}, /*retain_graph=*/true);
+      twice.backward();
+    }
+    ddp.BeginForward();
+    loss(comm.rank(), 1).backward();
+    ddp.FinishGradientSync();
+    EXPECT_TRUE(EqualBits({w.grad()}, {GradientOfAll(Samples(0, 2))}));
+  });
+}
+
 }  // namespace
 }  // namespace trainsys

@@ -13,6 +13,7 @@
 #include "collectives/shm/run_ranks.h"
 #include "tools/without_ledger.h"
 #include "trainsys/ddp/bucketed_ddp.h"
+#include "trainsys/ddp/parameter_hooks.h"
 #include "trainsys/memory/ledger.h"
 #include "trainsys/memory/saved_bytes.h"
 
@@ -59,23 +60,29 @@ Spent StepOf(const ManyParameters& module,
 }
 
 void MeasureHooks(int turns, Communicator& comm, Bookkeeping& result) {
-  ManyParameters plain, wrapped;
+  ManyParameters plain, hooked, wrapped;
   BucketedDDP ddp(wrapped, comm);
   const auto plain_parameters = plain.parameters();
-  std::vector<Spent> without, with;
+  const auto hooked_parameters = hooked.parameters();
+  const ParameterHooks hooks(hooked_parameters, [](size_t) {});
+  std::vector<Spent> without, empty, with;
   InterleavedMs(
       {[&] { without.push_back(StepOf(plain, plain_parameters, nullptr)); },
+       [&] { empty.push_back(StepOf(hooked, hooked_parameters, nullptr)); },
        [&] { with.push_back(StepOf(wrapped, ddp.parameters(), &ddp)); }},
       turns);
-  const auto more_us = [&](const auto& ns_of) {
-    const Quartiles ns = OverTurns(with.size(), [&](size_t turn) {
-      return static_cast<double>(ns_of(with[turn]) - ns_of(without[turn]));
+  const auto more_us = [&without](const std::vector<Spent>& more,
+                                  const auto& ns_of) {
+    const Quartiles ns = OverTurns(more.size(), [&](size_t turn) {
+      return static_cast<double>(ns_of(more[turn]) - ns_of(without[turn]));
     });
     return ns.median / 1e3 / Bookkeeping::kParameters;
   };
-  result.backward_us = more_us([](const Spent& s) { return s.backward_ns; });
+  const auto backward_ns = [](const Spent& s) { return s.backward_ns; };
+  result.empty_hook_us = more_us(empty, backward_ns);
+  result.backward_us = more_us(with, backward_ns);
   result.step_us =
-      more_us([](const Spent& s) { return s.backward_ns + s.others_ns; });
+      more_us(with, [](const Spent& s) { return s.backward_ns + s.others_ns; });
 }
 
 // What a collective does to its record, over and over.

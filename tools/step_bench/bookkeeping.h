@@ -14,8 +14,9 @@ struct Bookkeeping {
 
   // What BucketedDDP adds on one rank, pair by pair. Units: microseconds a
   // parameter.
-  double backward_us = 0;  // its hooks
-  double step_us = 0;      // and before and after backward
+  double empty_hook_us = 0;  // what libtorch takes to call any hook
+  double backward_us = 0;    // its hooks, that included
+  double step_us = 0;        // and before and after backward
   // On one rank. `records`: of a step with BucketedDDP.
   uint64_t records = 0;
   double record_ns = 0;  // to make and complete one

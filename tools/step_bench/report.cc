@@ -47,7 +47,8 @@ ordered_json AsJson(const StepRow& row) {
 }
 
 ordered_json AsJson(const Bookkeeping& costs) {
-  return {{"backward_us_per_parameter", costs.backward_us},
+  return {{"empty_hook_us_per_parameter", costs.empty_hook_us},
+          {"backward_us_per_parameter", costs.backward_us},
           {"step_us_per_parameter", costs.step_us},
           {"records_per_step", costs.records},
           {"record_ns", costs.record_ns},
@@ -111,18 +112,20 @@ std::string StepRowText(const StepRow& row) {
 std::string BookkeepingText(const StepCase& what, const Bookkeeping& costs) {
   return fmt::format(
       "\nbookkeeping, one rank\n"
-      "hooks          {:.2f} us a parameter in backward, {:.2f} us in the "
-      "whole "
-      "step\n"
-      "               (BucketedDDP, {} parameters of one element)\n"
+      "hooks          {:.2f} us a parameter in backward, of which {:.2f} are "
+      "libtorch's\n"
+      "               for any hook; {:.2f} us in the whole step (BucketedDDP, "
+      "{}\n"
+      "               parameters of one element)\n"
       "recorder       {:.5f} % of the step ({}, BucketedDDP, {:.1f} ms): {} "
       "records\n"
       "               and {} phases of {:.0f} ns\n"
       "memory ledger  {:+.2f} % of that step, quartiles {:+.2f} {:+.2f} %\n",
-      costs.backward_us, costs.step_us, Bookkeeping::kParameters,
-      costs.RecorderPercent(), what.name, costs.step_ms, costs.records,
-      Bookkeeping::kPhases, costs.record_ns, costs.ledger_percent.median,
-      costs.ledger_percent.low, costs.ledger_percent.high);
+      costs.backward_us, costs.empty_hook_us, costs.step_us,
+      Bookkeeping::kParameters, costs.RecorderPercent(), what.name,
+      costs.step_ms, costs.records, Bookkeeping::kPhases, costs.record_ns,
+      costs.ledger_percent.median, costs.ledger_percent.low,
+      costs.ledger_percent.high);
 }
 
 std::string StepJson(const Setting& setting, const std::vector<StepRow>& rows,

@@ -30,14 +30,20 @@ class AsyncDDP final : public DataParallel {
   void FinishGradientSync() override;
 
  private:
+  // The gradient is kept: p.grad() may be dropped meanwhile.
+  struct InFlight {
+    at::Tensor gradient;
+    collectives::Work work;
+  };
+
   void OnGradientReady(size_t parameter);
 
   std::unique_ptr<collectives::Communicator> comm_;
   NamedTensors trained_;
-  bool has_forward_ = false;              // one that began outside NoSync
-  std::vector<collectives::Work> works_;  // of each parameter
-  std::vector<bool> is_ready_;            // of each parameter
-  ParameterHooks hooks_;                  // last: gone before what they use
+  bool has_forward_ = false;         // one that began outside NoSync
+  std::vector<InFlight> in_flight_;  // in the order posted
+  std::vector<bool> is_ready_;       // of each parameter
+  ParameterHooks hooks_;             // last: gone before what they use
 };
 
 }  // namespace trainsys

@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <exception>
+#include <set>
 #include <utility>
 
 #include "collectives/errors.h"
@@ -76,6 +78,9 @@ BucketedDDP::BucketedDDP(torch::nn::Module& module, Communicator& comm,
   // First: what one rank has to refuse, all then refuse.
   CheckSameStructure(module, *comm_, Lines(options_));
   PlanBuckets({}, LimitsOf(options_));
+  if (!options_.comm_hook) {
+    throw InvalidArgument("comm_hook is empty, expected one: NoCompression()");
+  }
   RefuseSparseGradients(module);
   AttributeMemoryOf(module);
   StartStep();
@@ -90,7 +95,12 @@ BucketedDDP::~BucketedDDP() = default;
 
 void BucketedDDP::BeginForward() {
   if (!c10::GradMode::is_enabled()) return;
-  if (progress_.HasBegun()) {
+  if (!attendance_.has_me) {
+    throw Error(
+        "BeginForward: this rank told Join that it has no batch left; expected "
+        "FinishGradientSync");
+  }
+  if (IsUnderWay()) {
     throw Error(
         "BeginForward: gradients of the backward before are on their way; "
         "expected FinishGradientSync or Reset first, or NoSync around that "
@@ -106,13 +116,11 @@ void BucketedDDP::BeginForward() {
 
 // The same collectives on every rank, whatever its part in the step.
 void BucketedDDP::BeginSync() {
-  if (phase_ != Phase::kSync) {
-    FollowModule();
-    if (must_compare_) CheckSameStructure(module_, *comm_);
-    must_compare_ = false;
-    if (plan_ == Plan::kOrderIsKnown) PlanInOrderOfRank0();
-    phase_ = Phase::kSync;
-  }
+  FollowModule();
+  if (must_compare_) CheckSameStructure(module_, *comm_, Lines(options_));
+  must_compare_ = false;
+  if (plan_ == Plan::kOrderIsKnown) PlanInOrderOfRank0();
+  phase_ = Phase::kSync;
   if (options_.broadcast_buffers && !std::exchange(has_broadcast_, true)) {
     BroadcastBuffers(module_, attendance_.first_rank, *comm_);
   }
@@ -121,7 +129,12 @@ void BucketedDDP::BeginSync() {
 // Cheap where nothing has changed.
 void BucketedDDP::FollowModule() {
   if (HasChanged()) {
-    NamedTensors trained = TrainedParametersOf(module_);
+    NamedTensors trained = TrainedOf(all_);
+    std::set<const at::TensorImpl*> used;  // by micro-steps before
+    for (size_t p = 0; p < trained_.tensors.size(); ++p) {
+      if (!progress_.is_used()[p]) continue;
+      used.insert(trained_.tensors[p].unsafeGetTensorImpl());
+    }
     for (const at::Tensor& p : trained_.tensors) {
       if (!p.requires_grad()) p.mutable_grad().reset();
     }
@@ -131,7 +144,9 @@ void BucketedDDP::FollowModule() {
     order_.clear();
     PlanBucketsIn(CompleteOrder({}, n));
     for (size_t p = 0; p < n; ++p) {
-      if (trained_.tensors[p].grad().defined()) progress_.MarkUsed(p);
+      if (used.contains(trained_.tensors[p].unsafeGetTensorImpl())) {
+        progress_.MarkUsed(p);
+      }
     }
     plan_ = Plan::kByRegistration;
     must_compare_ = true;
@@ -181,13 +196,20 @@ at::Tensor BucketedDDP::Weigh(const at::Tensor& loss, double weight) {
     throw InvalidArgument("weight is " + std::to_string(weight) +
                           ", expected a finite number, 0 or above");
   }
-  if (loss.requires_grad()) weight_ = weight_.value_or(0) + weight;
-  return loss * weight;
+  const at::Tensor weighed = loss * weight;
+  if (!weighed.requires_grad()) return weighed;
+  // A graph may be run more than once, not at all, or after this has gone.
+  weighed.register_hook([total = weight_, weight](const at::Tensor&) {
+    *total = total->value_or(0) + weight;
+  });
+  return weighed;
 }
 
 bool BucketedDDP::Join(int64_t batches_left, Uneven uneven) {
-  if (phase_ == Phase::kSync) {
-    throw Error("Join: expected FinishGradientSync first");
+  if (phase_ != Phase::kIdle) {
+    throw Error(
+        "Join: expected FinishGradientSync first, and Join before the first "
+        "micro-step");
   }
   const std::vector<int64_t> left = InStep(step_, [&] {
     return collectives::Gather(*comm_, batches_left, "batches left");
@@ -204,7 +226,7 @@ bool BucketedDDP::Join(int64_t batches_left, Uneven uneven) {
                 "kContributeZeros");
   }
   attendance_ = {static_cast<int>(with.size()), with[0], batches_left > 0};
-  if (!attendance_.has_me) InStep(step_, [this] { BeginSync(); });
+  InStep(step_, [this] { BeginSync(); });
   return true;
 }
 
@@ -251,21 +273,32 @@ void BucketedDDP::CheckGradient(size_t parameter) const {
 void BucketedDDP::PostNextBucket() {
   const size_t b = works_.size();
   works_.push_back(InStep(step_, [this, b] {
-    return options_.comm_hook({buckets_->flat(b), Op(), buckets_->label(b)},
+    return options_.comm_hook({buckets_->flat(b), OpOf(b), buckets_->label(b)},
                               *comm_);
   }));
 }
 
-ReduceOp BucketedDDP::Op() const {
-  const bool is_mean_of_all =
-      !options_.weigh_losses && attendance_.num_ranks == comm_->ranks();
-  return is_mean_of_all ? ReduceOp::kAverage : ReduceOp::kSum;
+bool BucketedDDP::IsMeanOfRanks() const {
+  return !options_.weigh_losses && attendance_.num_ranks == comm_->ranks();
+}
+
+// A sum that is divided later; but that of many ranks may be too large for 16
+// bits where their mean is not.
+ReduceOp BucketedDDP::OpOf(size_t bucket) const {
+  return IsMeanOfRanks() || buckets_->Has16Bits(bucket) ? ReduceOp::kAverage
+                                                        : ReduceOp::kSum;
 }
 
 // ---- After backward
 
 void BucketedDDP::FinishGradientSync() {
   if (phase_ != Phase::kSync) throw Error(kNothingToFinish);
+  try {
+    BringTheRest();
+  } catch (const std::exception& e) {
+    Reset(e.what());  // so that it is not this rank's alone
+    throw;
+  }
   try {
     AverageGradients();
   } catch (...) {
@@ -274,17 +307,29 @@ void BucketedDDP::FinishGradientSync() {
   }
 }
 
+// After it every gradient, or zeros, is in its place.
+void BucketedDDP::BringTheRest() {
+  if (!attendance_.has_me) ZeroGrad();
+  for (size_t p = 0; p < trained_.tensors.size(); ++p) {
+    if (!progress_.IsReady(p)) {
+      buckets_->Bring(p);
+    } else if (!buckets_->IsAsBrought(p)) {
+      throw Error("the gradient of '" + trained_.names[p] +
+                  "' was changed between backward and FinishGradientSync, "
+                  "while it was on its way; expected that after it");
+    }
+  }
+}
+
 void BucketedDDP::AverageGradients() {
-  const ReduceOp op = Op();
+  const bool is_mean_of_ranks = IsMeanOfRanks();
   const int num_ranks = attendance_.num_ranks;
   const std::vector<BackwardReport> reports =
       CompleteBackward(attendance_.has_me ? Outcome::kDone : Outcome::kNoBatch);
   ThrowIfGivenUp(reports);
   ThrowIfUnused(reports);
-  if (options_.weigh_losses) {
-    buckets_->Divide(WeightOf(reports));
-  } else if (op == ReduceOp::kSum) {
-    buckets_->Divide(num_ranks);
+  if (!is_mean_of_ranks) {
+    DivideBy(options_.weigh_losses ? WeightOf(reports) : num_ranks);
   }
   for (size_t p = 0; p < trained_.tensors.size(); ++p) {
     if (IsUsedAnywhere(reports, p)) {
@@ -292,6 +337,14 @@ void BucketedDDP::AverageGradients() {
     } else {
       trained_.tensors[p].mutable_grad().reset();
     }
+  }
+}
+
+// See OpOf.
+void BucketedDDP::DivideBy(double divisor) {
+  for (size_t b = 0; b < buckets_->size(); ++b) {
+    buckets_->Divide(
+        b, buckets_->Has16Bits(b) ? divisor / comm_->ranks() : divisor);
   }
 }
 
@@ -316,19 +369,26 @@ void BucketedDDP::Reset(std::string_view why) {
   if (phase_ == Phase::kIdle) return;
   ZeroGrad();  // first: they may be of a kind that has no place in a bucket
   if (phase_ == Phase::kNoSync) BeginSync();
+  BringTheRest();
   const auto reports = CompleteBackward(Outcome::kGivenUp);
   CauseOf(*WhoGaveUp(reports), why);
 }
 
+void BucketedDDP::ZeroGrad() {
+  DataParallel::ZeroGrad();
+  if (IsUnderWay()) return;
+  weight_->reset();
+  progress_.Restart();
+}
+
+bool BucketedDDP::IsUnderWay() const {
+  return progress_.HasBegun() || !works_.empty();
+}
+
 // Posts what this rank has not posted yet, and waits for all of it.
 std::vector<BackwardReport> BucketedDDP::CompleteBackward(Outcome outcome) {
-  if (outcome == Outcome::kNoBatch) ZeroGrad();
-  const size_t n = trained_.tensors.size();
-  for (size_t p = 0; p < n; ++p) {
-    if (!progress_.IsReady(p)) buckets_->Bring(p);
-  }
   while (works_.size() < buckets_->size()) PostNextBucket();
-  std::vector<uint8_t> mine = Encode({outcome, weight_, progress_.is_used()});
+  std::vector<uint8_t> mine = Encode({outcome, *weight_, progress_.is_used()});
   std::vector<uint8_t> all(mine.size() * static_cast<size_t>(comm_->ranks()));
   works_.push_back(comm_->StartAllGather(
       AsBuffer(std::span(mine)), AsBuffer(std::span(all)),
@@ -336,7 +396,8 @@ std::vector<BackwardReport> BucketedDDP::CompleteBackward(Outcome outcome) {
                            static_cast<int64_t>(mine.size())),
       "end of backward"));
   AwaitAll();
-  return Decode(all, static_cast<size_t>(comm_->ranks()), n);
+  return Decode(all, static_cast<size_t>(comm_->ranks()),
+                trained_.tensors.size());
 }
 
 void BucketedDDP::AwaitAll() {
@@ -377,7 +438,7 @@ void BucketedDDP::StartStep() {
   phase_ = Phase::kIdle;
   attendance_ = {.num_ranks = comm_->ranks()};
   has_broadcast_ = false;
-  weight_.reset();
+  weight_->reset();
   progress_.Restart();
 }
 

@@ -81,18 +81,21 @@ class BucketedDDP final : public DataParallel {
 
   void BeginForward() override;
   // Errors: also Error, on every rank: for parameters that ranks have not used,
-  // with names and ranks; for weights that do not fit together. PeerFailed
+  // with names and ranks; for losses that were not weighed; on the rank whose
+  // gradient was changed since backward, PeerFailed on the others. PeerFailed
   // where another rank called Reset. The gradients are then undefined.
   void FinishGradientSync() override;
+  void ZeroGrad() override;
 
   // Averages the gradients that are there now, whoever computed them, without
   // a backward; in place of BeginForward and FinishGradientSync.
   void ReduceNow();
 
-  // After an exception between BeginForward and FinishGradientSync: gives this
-  // backward up, on all ranks, whose FinishGradientSync throws PeerFailed with
-  // `why`. Elsewhere it does nothing. Drops the gradients.
+  // After an exception between BeginForward, or Join, and FinishGradientSync:
+  // gives this step up, on all ranks, whose FinishGradientSync throws
+  // PeerFailed with `why`. Elsewhere it does nothing. Drops the gradients.
   // Blocks until the other ranks have come to their FinishGradientSync.
+  // Errors: those of the collectives, if a rank does not come.
   void Reset(std::string_view why);
 
   // Result: the loss, times `weight`: backward() of it counts as `weight`
@@ -142,6 +145,7 @@ class BucketedDDP final : public DataParallel {
   };
 
   // Before forward.
+  bool IsUnderWay() const;
   void BeginSync();
   void FollowModule();
   bool HasChanged() const;
@@ -151,10 +155,13 @@ class BucketedDDP final : public DataParallel {
   void OnGradientReady(size_t parameter);
   void CheckGradient(size_t parameter) const;
   void PostNextBucket();
-  collectives::ReduceOp Op() const;
+  bool IsMeanOfRanks() const;
+  collectives::ReduceOp OpOf(size_t bucket) const;
   // After it.
   std::vector<BackwardReport> CompleteBackward(BackwardReport::Outcome outcome);
+  void BringTheRest();
   void AverageGradients();
+  void DivideBy(double divisor);
   void AwaitAll();
   void StartStep();
   void ThrowIfGivenUp(const std::vector<BackwardReport>& reports);
@@ -178,8 +185,10 @@ class BucketedDDP final : public DataParallel {
   int64_t step_ = 0;
   Phase phase_ = Phase::kIdle;
   Attendance attendance_;
-  bool has_broadcast_ = false;    // the buffers
-  std::optional<double> weight_;  // of this rank's losses so far
+  bool has_broadcast_ = false;  // the buffers
+  // Of this rank's losses so far; shared with their graphs.
+  const std::shared_ptr<std::optional<double>> weight_ =
+      std::make_shared<std::optional<double>>();
   BackwardProgress progress_{0};
   std::vector<collectives::Work> works_;  // of the buckets posted so far
 

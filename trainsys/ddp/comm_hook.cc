@@ -25,9 +25,14 @@ CommHook CompressTo(at::ScalarType dtype) {
     if (!IsWiderThan16Bits(bucket.flat)) return NoCompression()(bucket, comm);
     const CategoryScope buffer(MemoryCategory::kCommunication);
     const at::Tensor compressed = bucket.flat.to(dtype);
-    Work work =
-        comm.StartAllReduce(BufferOf(compressed), bucket.op, bucket.label);
-    work.OnDone([compressed, flat = bucket.flat] { flat.copy_(compressed); });
+    // A sum may be too large for 16 bits where the mean is not.
+    const double scale = bucket.op == ReduceOp::kSum ? comm.ranks() : 1;
+    Work work = comm.StartAllReduce(BufferOf(compressed), ReduceOp::kAverage,
+                                    bucket.label);
+    work.OnDone([compressed, flat = bucket.flat, scale] {
+      flat.copy_(compressed);
+      if (scale != 1) flat.mul_(scale);
+    });
     return work;
   };
 }

@@ -22,9 +22,10 @@ struct FullBucket {
 // calls it for the same buckets in the same order, inside backward; it must not
 // block.
 //
-// What several ranks add up is folded in f32, whatever travels, with one
-// rounding at the end (see communicator.h): compressing costs the rounding of
-// what each rank gives, and one of the result where that travels too.
+// What travels in 16 bits is folded in f32, with one rounding at the end (see
+// communicator.h): compressing costs the rounding of what each rank gives, and
+// one of the result where that travels too. Sums travel as averages, so that
+// many ranks' sum is no overflow.
 using CommHook = std::function<collectives::Work(
     const FullBucket& bucket, collectives::Communicator& comm)>;
 
@@ -37,7 +38,8 @@ CommHook CompressToF16();
 // What each rank gives travels in bf16, to every rank; the result is folded
 // from that and kept in the bucket's dtype, so only what ranks give is rounded.
 // Bytes: S(N-1)/2 of f32, which is as many as CompressToBF16 for two ranks.
-// Memory: N/2 buckets for as long as it is in flight.
+// Memory: N/2 buckets for as long as it is in flight, and one more while it
+// folds.
 CommHook GatherBF16();
 
 }  // namespace trainsys

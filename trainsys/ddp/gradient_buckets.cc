@@ -22,14 +22,19 @@ std::vector<ParameterSize> SizesOf(const std::vector<at::Tensor>& parameters) {
 }
 
 // Whoever sets a gradient may set anything.
+bool IsLike(const at::Tensor& grad, const at::Tensor& parameter) {
+  return grad.layout() == at::kStrided && grad.sizes() == parameter.sizes() &&
+         grad.scalar_type() == parameter.scalar_type();
+}
+
 void RefuseUnlike(const at::Tensor& grad, const at::Tensor& parameter) {
-  if (grad.sizes() == parameter.sizes() && grad.dtype() == parameter.dtype()) {
-    return;
-  }
+  if (IsLike(grad, parameter)) return;
   std::ostringstream text;
-  text << "a gradient " << grad.sizes() << " " << grad.dtype().name()
-       << ", expected one like its parameter, " << parameter.sizes() << " "
-       << parameter.dtype().name();
+  text << "a parameter " << parameter.sizes() << " "
+       << c10::toString(parameter.scalar_type()) << " has a gradient "
+       << grad.sizes() << " " << c10::toString(grad.scalar_type())
+       << (grad.layout() == at::kStrided ? "" : " that is sparse")
+       << "; expected the same shape and dtype, dense";
   throw collectives::InvalidArgument(text.str());
 }
 
@@ -60,7 +65,9 @@ void GradientBuckets::MakeBucket(size_t bucket) {
     place.elems = parameters_[p].numel();
     place.gradient = Values(p);
     place.data = place.gradient.data_ptr();
-    if (parameters_[p].grad().defined()) Bring(p);
+    const at::Tensor& grad = parameters_[p].grad();
+    // Any other is refused when it is needed.
+    if (grad.defined() && IsLike(grad, parameters_[p])) Bring(p);
   }
   Attribute(flat_[bucket], MemoryCategory::kGradient,
             padding * flat_[bucket].element_size());
@@ -80,16 +87,25 @@ bool GradientBuckets::Bring(size_t parameter) {
     Values(parameter).zero_();
     return false;
   }
-  if (grad.data_ptr() == place.data && grad.is_contiguous()) return true;
   RefuseUnlike(grad, parameters_[parameter]);
-  if (grad.is_cpu() && grad.is_contiguous()) {
-    // A tenth of what copy_ takes for few elements.
-    std::memcpy(place.data, grad.data_ptr(), grad.nbytes());
-  } else {
-    Values(parameter).copy_(grad.detach().contiguous());
+  if (grad.data_ptr() != place.data || !grad.is_contiguous()) {
+    if (grad.is_cpu() && grad.is_contiguous()) {
+      // A tenth of what copy_ takes for few elements.
+      std::memcpy(place.data, grad.data_ptr(), grad.nbytes());
+    } else {
+      Values(parameter).copy_(grad.detach().contiguous());
+    }
+    Show(parameter);
   }
-  Show(parameter);
+  place.version = parameters_[parameter].grad()._version();
   return true;
+}
+
+bool GradientBuckets::IsAsBrought(size_t parameter) const {
+  const at::Tensor& grad = parameters_[parameter].grad();
+  const Place& place = places_[parameter];
+  return !grad.defined() ||
+         (grad.data_ptr() == place.data && grad._version() == place.version);
 }
 
 at::Tensor GradientBuckets::Values(size_t parameter) const {
@@ -109,8 +125,8 @@ void GradientBuckets::Show(size_t parameter) {
   p.mutable_grad() = place.gradient;
 }
 
-void GradientBuckets::Divide(double divisor) {
-  for (at::Tensor& flat : flat_) flat.div_(divisor);
+void GradientBuckets::Divide(size_t bucket, double divisor) {
+  flat_[bucket].div_(divisor);
 }
 
 int64_t GradientBuckets::Bytes() const {

@@ -22,13 +22,17 @@ namespace trainsys {
 class GradientBuckets {
  public:
   // `order`: the parameters that get gradients, as PlanBuckets takes it.
-  // Gradients that there are already are brought to their places.
+  // Gradients that there are already are brought to their places, if they are
+  // like their parameters.
   GradientBuckets(const std::vector<at::Tensor>& parameters,
                   const std::vector<size_t>& order, const BucketLimits& limits);
 
   const std::vector<Bucket>& plan() const { return plan_; }
   size_t size() const { return plan_.size(); }
   const std::string& label(size_t bucket) const { return labels_[bucket]; }
+  bool Has16Bits(size_t bucket) const {
+    return flat_[bucket].element_size() == 2;
+  }
   // Shape: [plan()[bucket].layout.elems]
   const at::Tensor& flat(size_t bucket) const { return flat_[bucket]; }
 
@@ -38,13 +42,16 @@ class GradientBuckets {
   // Errors: InvalidArgument for a gradient of another shape or dtype than its
   // parameter.
   bool Bring(size_t parameter);
+  // Has nobody replaced p.grad(), or written to it, since it was brought? Who
+  // has dropped it has not.
+  bool IsAsBrought(size_t parameter) const;
   // Has the parameter still the size and dtype that its place was made for?
   bool Fits(size_t parameter) const;
   // Makes what is in its place the parameter's gradient.
   void Show(size_t parameter);
 
-  // All gradients, by a number.
-  void Divide(double divisor);
+  // All gradients of a bucket, by a number.
+  void Divide(size_t bucket, double divisor);
 
   // Bytes of the buckets' storages.
   int64_t Bytes() const;
@@ -55,6 +62,7 @@ class GradientBuckets {
     int64_t offset = 0;  // in elements
     int64_t elems = 0;
     void* data = nullptr;
+    int64_t version = 0;  // of p.grad(), when it was brought
     at::Tensor gradient;  // over it
   };
 

@@ -36,8 +36,7 @@ NamedTensors ParametersOf(const torch::nn::Module& module) {
   return parameters;
 }
 
-NamedTensors TrainedParametersOf(const torch::nn::Module& module) {
-  const NamedTensors all = ParametersOf(module);
+NamedTensors TrainedOf(const NamedTensors& all) {
   NamedTensors trained;
   for (size_t p = 0; p < all.tensors.size(); ++p) {
     if (!all.tensors[p].requires_grad()) continue;

@@ -20,9 +20,9 @@ struct NamedTensors {
 // In registration order; a tied one once, under its first name.
 NamedTensors ParametersOf(const torch::nn::Module& module);
 
-// Those of them that require a gradient.
+// Those that require a gradient.
 // Errors: InvalidArgument if there is none.
-NamedTensors TrainedParametersOf(const torch::nn::Module& module);
+NamedTensors TrainedOf(const NamedTensors& parameters);
 
 // Tells the rank's memory ledger what the module's tensors are.
 void AttributeMemoryOf(const torch::nn::Module& module);

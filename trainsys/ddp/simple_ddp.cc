@@ -15,9 +15,11 @@ using collectives::Error;
 
 SimpleDDP::SimpleDDP(const torch::nn::Module& module,
                      collectives::Communicator& comm)
-    : comm_(comm.Duplicate("ddp")), trained_(TrainedParametersOf(module)) {
+    : comm_(comm.Duplicate("ddp")) {
   CheckSameStructure(module, *comm_);
   CheckSameValues(module, *comm_);
+  RefuseSparseGradients(module);
+  trained_ = TrainedOf(ParametersOf(module));
   AttributeMemoryOf(module);
 }
 

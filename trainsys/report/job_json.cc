@@ -27,7 +27,7 @@ json AsJson(const StepMemory& memory) {
 json AsJson(const MemoryReport& memory) {
   return {{"budget_bytes", memory.budget ? AsJson(*memory.budget) : json()},
           {"ledger_bytes", AsJson(memory.ledger)},
-          {"as_budgeted", memory.IsAsBudgeted()},
+          {"as_budgeted", memory.budget ? json(memory.IsAsBudgeted()) : json()},
           {"peak_bytes", memory.peak.bytes},
           {"peak_split_bytes", AsJson(memory.peak.split)},
           {"saved_raw_bytes", memory.saved_raw_bytes},
