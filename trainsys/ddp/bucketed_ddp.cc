@@ -160,8 +160,7 @@ void BucketedDDP::FollowModule() {
 bool BucketedDDP::HasChanged() const {
   size_t num_trained = 0;
   for (const at::Tensor& p : all_.tensors) num_trained += p.requires_grad();
-  const bool is_first = trained_.tensors.empty();
-  if (is_first || num_trained != trained_.tensors.size()) return true;
+  if (!buckets_ || num_trained != trained_.tensors.size()) return true;
   for (size_t p = 0; p < num_trained; ++p) {
     const at::Tensor& tensor = trained_.tensors[p];
     if (!tensor.requires_grad() || !buckets_->Fits(p)) return true;
@@ -180,7 +179,7 @@ void BucketedDDP::PlanInOrderOfRank0() {
 }
 
 void BucketedDDP::PlanBucketsIn(std::vector<size_t> order) {
-  if (order == order_) return;
+  if (buckets_ && order == order_) return;
   order_ = std::move(order);
   buckets_.reset();  // first: what no gradient refers to is free again
   buckets_ = std::make_unique<GradientBuckets>(trained_.tensors, order_,
