@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <string>
@@ -260,6 +261,31 @@ TEST(FrozenTest, AGradientOfAStepBeforeIsNoUseInThisOne) {
     ddp.FinishGradientSync();
     EXPECT_FALSE(own.grad().defined());
   });
+}
+
+TEST(FrozenTest, OnceAStepIsOpenItIsAnErrorAndEveryRankRecovers) {
+  RunRanksHere({.ranks = 2, .timeout = std::chrono::minutes(1)},
+               [](Communicator& comm) {
+                 Module module;
+                 const Tensors parameters = AddLayers(module, 0);
+                 at::Tensor first = parameters[0];
+                 BucketedDDP ddp(module, comm);
+                 ASSERT_TRUE(ddp.Join(2));
+                 first.set_requires_grad(false);
+                 if (comm.rank() == 0) {
+                   EXPECT_THAT(ErrorOf<Error>([&] { ddp.BeginForward(); }),
+                               HasSubstr("has changed since this step began"));
+                   ddp.Reset("frozen too late");
+                 } else {
+                   ddp.Reset("cannot read a batch");
+                 }
+                 ASSERT_TRUE(ddp.Join(1));
+                 ddp.BeginForward();
+                 LayersLoss(parameters, InputOf(comm.rank())).backward();
+                 ddp.FinishGradientSync();
+                 EXPECT_FALSE(first.grad().defined());
+                 EXPECT_TRUE(parameters[1].grad().defined());
+               });
 }
 
 }  // namespace

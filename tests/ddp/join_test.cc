@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <functional>
 #include <optional>
 #include <string>
@@ -305,6 +306,23 @@ TEST(JoinTest, BetweenMicroStepsItIsRefused) {
     ddp.BeginForward();
     LayersLoss(parameters, InputOf(0)).backward();
     EXPECT_THAT(ErrorOf<Error>([&] { ddp.Join(1); }), HasSubstr("micro-step"));
+  });
+}
+
+TEST(JoinTest, TheOnlyActiveRanksBF16GradientsKeepTheirBits) {
+  RunRanksHere({.ranks = 3}, [](Communicator& comm) {
+    Module module;
+    const at::Tensor w =
+        module.register_parameter("w", at::zeros({64}, at::kBFloat16));
+    BucketedDDP ddp(module, comm);
+    ASSERT_TRUE(ddp.Join(comm.rank() == 0 ? 1 : 0));
+    const at::Tensor slope = Random(3, {64}, at::kBFloat16);
+    if (comm.rank() == 0) {
+      ddp.BeginForward();
+      (w * slope).sum().backward();
+    }
+    ddp.FinishGradientSync();
+    EXPECT_TRUE(EqualBits({w.grad()}, {slope}));
   });
 }
 

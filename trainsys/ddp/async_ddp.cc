@@ -50,8 +50,9 @@ void AsyncDDP::OnGradientReady(size_t parameter) {
   if (!grad.is_contiguous()) grad = grad.contiguous();
   Attribute(grad, MemoryCategory::kGradient);
   in_flight_.push_back(
-      {grad, comm_->StartAllReduce(BufferOf(grad),
-                                   collectives::ReduceOp::kAverage, name)});
+      {parameter, grad,
+       comm_->StartAllReduce(BufferOf(grad), collectives::ReduceOp::kAverage,
+                             name)});
 }
 
 void AsyncDDP::FinishGradientSync() {
@@ -64,7 +65,10 @@ void AsyncDDP::FinishGradientSync() {
     throw Error("FinishGradientSync: no gradient for '" + trained_.names[p] +
                 "'; expected a backward() that uses it");
   }
-  for (InFlight& one : in_flight) one.work.Wait();
+  for (InFlight& one : in_flight) {
+    one.work.Wait();
+    trained_.tensors[one.parameter].mutable_grad() = one.gradient;
+  }
 }
 
 }  // namespace trainsys

@@ -32,6 +32,7 @@ class AsyncDDP final : public DataParallel {
  private:
   // The gradient is kept: p.grad() may be dropped meanwhile.
   struct InFlight {
+    size_t parameter = 0;
     at::Tensor gradient;
     collectives::Work work;
   };

@@ -64,7 +64,8 @@ std::vector<std::string> Lines(const BucketedDDPOptions& options) {
           line("first_bucket_bytes", options.first_bucket_bytes),
           line("find_unused_parameters", options.find_unused_parameters),
           line("broadcast_buffers", options.broadcast_buffers),
-          line("weigh_losses", options.weigh_losses)};
+          line("weigh_losses", options.weigh_losses),
+          line("comm_hook", options.comm_hook != nullptr)};
 }
 
 }  // namespace
@@ -106,8 +107,18 @@ void BucketedDDP::BeginForward() {
         "expected FinishGradientSync or Reset first, or NoSync around that "
         "forward");
   }
+  if (is_open_ && HasChanged()) {
+    throw Error(
+        "BeginForward: what is trained has changed since this step began, with "
+        "Join or a BeginForward before; expected that before it");
+  }
+  if (phase_ == Phase::kIdle) weight_->reset();  // of graphs run between steps
   if (HasNoSync()) {
-    FollowModule();
+    if (is_open_) {
+      hooks_.Renew();
+    } else {
+      FollowModule();
+    }
     phase_ = Phase::kNoSync;
   } else {
     InStep(step_, [this] { BeginSync(); });
@@ -115,15 +126,25 @@ void BucketedDDP::BeginForward() {
 }
 
 // The same collectives on every rank, whatever its part in the step.
+// Once a step: a rank that fails between Join and BeginForward posts no more.
 void BucketedDDP::BeginSync() {
+  if (is_open_) {
+    hooks_.Renew();
+  } else {
+    OpenStep();
+  }
+  phase_ = Phase::kSync;
+}
+
+void BucketedDDP::OpenStep() {
   FollowModule();
   if (must_compare_) CheckSameStructure(module_, *comm_, Lines(options_));
   must_compare_ = false;
   if (plan_ == Plan::kOrderIsKnown) PlanInOrderOfRank0();
-  phase_ = Phase::kSync;
-  if (options_.broadcast_buffers && !std::exchange(has_broadcast_, true)) {
+  if (options_.broadcast_buffers) {
     BroadcastBuffers(module_, attendance_.first_rank, *comm_);
   }
+  is_open_ = true;
 }
 
 // Cheap where nothing has changed.
@@ -205,7 +226,7 @@ at::Tensor BucketedDDP::Weigh(const at::Tensor& loss, double weight) {
 }
 
 bool BucketedDDP::Join(int64_t batches_left, Uneven uneven) {
-  if (phase_ != Phase::kIdle) {
+  if (phase_ == Phase::kSync || HasMicroSteps()) {
     throw Error(
         "Join: expected FinishGradientSync first, and Join before the first "
         "micro-step");
@@ -225,7 +246,12 @@ bool BucketedDDP::Join(int64_t batches_left, Uneven uneven) {
                 "kContributeZeros");
   }
   attendance_ = {static_cast<int>(with.size()), with[0], batches_left > 0};
-  InStep(step_, [this] { BeginSync(); });
+  try {
+    InStep(step_, [this] { BeginSync(); });
+  } catch (...) {
+    StartStep();  // no rank is in it
+    throw;
+  }
   return true;
 }
 
@@ -235,6 +261,9 @@ void BucketedDDP::OnGradientReady(size_t parameter) {
   CheckGradient(parameter);
   if (buckets_->Bring(parameter)) progress_.MarkUsed(parameter);
   if (phase_ == Phase::kNoSync) return;
+  // Until it is averaged: who clips or scales it now would do so to its own
+  // rank's, while others read it.
+  trained_.tensors[parameter].mutable_grad().reset();
   progress_.MarkReady(parameter, collectives::NowNs());
   while (works_.size() < buckets_->size() && progress_.IsFull(works_.size())) {
     PostNextBucket();
@@ -284,8 +313,8 @@ bool BucketedDDP::IsMeanOfRanks() const {
 // A sum that is divided later; but that of many ranks may be too large for 16
 // bits where their mean is not.
 ReduceOp BucketedDDP::OpOf(size_t bucket) const {
-  return IsMeanOfRanks() || buckets_->Has16Bits(bucket) ? ReduceOp::kAverage
-                                                        : ReduceOp::kSum;
+  return IsMeanOfRanks() || buckets_->IsF16(bucket) ? ReduceOp::kAverage
+                                                    : ReduceOp::kSum;
 }
 
 // ---- After backward
@@ -312,10 +341,10 @@ void BucketedDDP::BringTheRest() {
   for (size_t p = 0; p < trained_.tensors.size(); ++p) {
     if (!progress_.IsReady(p)) {
       buckets_->Bring(p);
-    } else if (!buckets_->IsAsBrought(p)) {
+    } else if (trained_.tensors[p].grad().defined()) {
       throw Error("the gradient of '" + trained_.names[p] +
-                  "' was changed between backward and FinishGradientSync, "
-                  "while it was on its way; expected that after it");
+                  "' was set between backward and FinishGradientSync, while it "
+                  "was on its way; expected that after it");
     }
   }
 }
@@ -342,8 +371,8 @@ void BucketedDDP::AverageGradients() {
 // See OpOf.
 void BucketedDDP::DivideBy(double divisor) {
   for (size_t b = 0; b < buckets_->size(); ++b) {
-    buckets_->Divide(
-        b, buckets_->Has16Bits(b) ? divisor / comm_->ranks() : divisor);
+    buckets_->Divide(b,
+                     buckets_->IsF16(b) ? divisor / comm_->ranks() : divisor);
   }
 }
 
@@ -357,6 +386,11 @@ double BucketedDDP::WeightOf(const std::vector<BackwardReport>& reports) const {
 
 void BucketedDDP::ReduceNow() {
   if (HasNoSync()) throw Error("ReduceNow: expected to be outside NoSync");
+  if (IsUnderWay()) {
+    throw Error(
+        "ReduceNow: gradients of the backward before are on their way; "
+        "expected FinishGradientSync or Reset first");
+  }
   BeginSync();
   for (size_t p = 0; p < trained_.tensors.size(); ++p) {
     if (trained_.tensors[p].grad().defined()) progress_.MarkUsed(p);
@@ -378,6 +412,11 @@ void BucketedDDP::ZeroGrad() {
   if (IsUnderWay()) return;
   weight_->reset();
   progress_.Restart();
+}
+
+bool BucketedDDP::HasMicroSteps() const {
+  const std::vector<bool>& is_used = progress_.is_used();
+  return std::find(is_used.begin(), is_used.end(), true) != is_used.end();
 }
 
 bool BucketedDDP::IsUnderWay() const {
@@ -436,7 +475,7 @@ std::string BucketedDDP::CauseOf(int rank, std::string_view mine) {
 void BucketedDDP::StartStep() {
   phase_ = Phase::kIdle;
   attendance_ = {.num_ranks = comm_->ranks()};
-  has_broadcast_ = false;
+  is_open_ = false;
   weight_->reset();
   progress_.Restart();
 }

@@ -29,8 +29,8 @@ struct BucketedDDPOptions {
   // A parameter that this rank did not use contributes zeros, and one that no
   // rank used keeps no gradient. Otherwise either is an error on all ranks.
   bool find_unused_parameters = false;
-  // Before the first forward outside NoSync of each step: as often on every
-  // rank, however many forwards it comes to.
+  // Once a step, in Join or before its first forward outside NoSync: as often
+  // on every rank, however many forwards it comes to.
   bool broadcast_buffers = false;
   // The mean is over samples, not over ranks: every loss goes through Weigh.
   bool weigh_losses = false;
@@ -70,8 +70,9 @@ class BucketedDDP final : public DataParallel {
               BucketedDDPOptions options = {});
   ~BucketedDDP() override;
 
-  // As of the last BeginForward: a parameter may be frozen or thawed before it,
-  // on all ranks. A frozen one has no gradient.
+  // As of the last BeginForward: a parameter may be frozen or thawed before the
+  // step's first one, or before its Join, on all ranks. A frozen one has no
+  // gradient.
   const std::vector<at::Tensor>& parameters() const override {
     return trained_.tensors;
   }
@@ -81,9 +82,9 @@ class BucketedDDP final : public DataParallel {
 
   void BeginForward() override;
   // Errors: also Error, on every rank: for parameters that ranks have not used,
-  // with names and ranks; for losses that were not weighed; on the rank whose
-  // gradient was changed since backward, PeerFailed on the others. PeerFailed
-  // where another rank called Reset. The gradients are then undefined.
+  // with names and ranks; for losses that were not weighed; on the rank that
+  // set a gradient since backward, PeerFailed on the others. PeerFailed where
+  // another rank called Reset. The gradients are then undefined.
   void FinishGradientSync() override;
   void ZeroGrad() override;
 
@@ -100,7 +101,8 @@ class BucketedDDP final : public DataParallel {
 
   // Result: the loss, times `weight`: backward() of it counts as `weight`
   // samples in the mean over ranks and micro-steps, which is then
-  // sum(weight * gradient) / sum(weight), as of one rank with all samples.
+  // sum(weight * gradient) / sum(weight), as of one rank with all samples. Each
+  // pass through it counts, that of torch::autograd::grad as well.
   // Errors: InvalidArgument without weigh_losses, or for a weight below 0 or
   // not finite.
   at::Tensor Weigh(const at::Tensor& loss, double weight);
@@ -145,8 +147,10 @@ class BucketedDDP final : public DataParallel {
   };
 
   // Before forward.
+  bool HasMicroSteps() const;
   bool IsUnderWay() const;
   void BeginSync();
+  void OpenStep();
   void FollowModule();
   bool HasChanged() const;
   void PlanInOrderOfRank0();
@@ -185,7 +189,7 @@ class BucketedDDP final : public DataParallel {
   int64_t step_ = 0;
   Phase phase_ = Phase::kIdle;
   Attendance attendance_;
-  bool has_broadcast_ = false;  // the buffers
+  bool is_open_ = false;  // see OpenStep
   // Of this rank's losses so far; shared with their graphs.
   const std::shared_ptr<std::optional<double>> weight_ =
       std::make_shared<std::optional<double>>();

@@ -39,13 +39,14 @@ class DataParallel {
   virtual void BeginForward() = 0;
 
   // Blocks until the gradients are the means over ranks of what each rank has
-  // accumulated since its last one. Who clips or scales gradients does so
-  // after it: between backward and here they are on their way.
+  // accumulated since its last one. Between backward and here gradients are on
+  // their way, and may be undefined: who clips or scales them does so after it.
   // Errors: Error if the last forward began under NoSync, or none began.
   virtual void FinishGradientSync() = 0;
 
-  // Drops the gradients, and with them the micro-steps that have added to them:
-  // undefined until the next backward. A tensor that was p.grad() before may be
+  // Drops the gradients, and with them the micro-steps that have added to them
+  // (who drops gradients otherwise leaves these counted): undefined until the
+  // next backward. A tensor that was p.grad() before may be
   // overwritten by it: clone() what is to be kept.
   virtual void ZeroGrad() {
     for (const at::Tensor& p : parameters()) p.mutable_grad().reset();

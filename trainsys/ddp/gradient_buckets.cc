@@ -97,15 +97,7 @@ bool GradientBuckets::Bring(size_t parameter) {
     }
     Show(parameter);
   }
-  place.version = parameters_[parameter].grad()._version();
   return true;
-}
-
-bool GradientBuckets::IsAsBrought(size_t parameter) const {
-  const at::Tensor& grad = parameters_[parameter].grad();
-  const Place& place = places_[parameter];
-  return !grad.defined() ||
-         (grad.data_ptr() == place.data && grad._version() == place.version);
 }
 
 at::Tensor GradientBuckets::Values(size_t parameter) const {

@@ -30,8 +30,8 @@ class GradientBuckets {
   const std::vector<Bucket>& plan() const { return plan_; }
   size_t size() const { return plan_.size(); }
   const std::string& label(size_t bucket) const { return labels_[bucket]; }
-  bool Has16Bits(size_t bucket) const {
-    return flat_[bucket].element_size() == 2;
+  bool IsF16(size_t bucket) const {
+    return flat_[bucket].scalar_type() == at::kHalf;
   }
   // Shape: [plan()[bucket].layout.elems]
   const at::Tensor& flat(size_t bucket) const { return flat_[bucket]; }
@@ -42,9 +42,6 @@ class GradientBuckets {
   // Errors: InvalidArgument for a gradient of another shape or dtype than its
   // parameter.
   bool Bring(size_t parameter);
-  // Has nobody replaced p.grad(), or written to it, since it was brought? Who
-  // has dropped it has not.
-  bool IsAsBrought(size_t parameter) const;
   // Has the parameter still the size and dtype that its place was made for?
   bool Fits(size_t parameter) const;
   // Makes what is in its place the parameter's gradient.
@@ -62,7 +59,6 @@ class GradientBuckets {
     int64_t offset = 0;  // in elements
     int64_t elems = 0;
     void* data = nullptr;
-    int64_t version = 0;  // of p.grad(), when it was brought
     at::Tensor gradient;  // over it
   };
 
