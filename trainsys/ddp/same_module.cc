@@ -149,6 +149,7 @@ void BroadcastBuffers(torch::nn::Module& module, int root, Communicator& comm) {
   size_t b = 0;
   for (auto& item : module.named_buffers()) {
     const at::Tensor& mine = buffers[b++];
+    if (mine.numel() == 0) continue;
     if (std::memcmp(mine.data_ptr(), from, mine.nbytes()) != 0) {
       const at::Tensor values = at::empty_like(mine);
       std::memcpy(values.data_ptr(), from, mine.nbytes());
