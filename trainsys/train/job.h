@@ -28,7 +28,7 @@ struct JobOptions {
   TransformerConfig model;  // but for its context, which is the data's
   int ranks = 4;
   int64_t steps = 50;
-  int64_t batch = 4;  // rows a rank
+  int64_t batch = 4;             // rows a rank
   std::string ddp = "bucketed";  // or "simple", "async": the references
   int64_t bucket_kb = 512;
   std::string recompute = "full";  // a policy of recompute_plan.h
