@@ -24,13 +24,13 @@ using collectives::InvalidArgument;
 
 namespace {
 
-BucketLimits LimitsOf(const BucketedDDPOptions &options) {
+BucketLimits LimitsOf(const BucketedDDPOptions& options) {
   return {options.bucket_bytes, options.first_bucket_bytes};
 }
 
 // What must be the same on all ranks beside the module.
-std::vector<std::string> Lines(const BucketedDDPOptions &options) {
-  const auto line = [](const std::string &name, int64_t value) {
+std::vector<std::string> Lines(const BucketedDDPOptions& options) {
+  const auto line = [](const std::string& name, int64_t value) {
     return "option " + name + " " + std::to_string(value);
   };
   return {line("bucket_bytes", options.bucket_bytes),
@@ -43,7 +43,7 @@ std::vector<std::string> Lines(const BucketedDDPOptions &options) {
 
 }  // namespace
 
-BucketedDDP::BucketedDDP(torch::nn::Module &module, Communicator &comm,
+BucketedDDP::BucketedDDP(torch::nn::Module& module, Communicator& comm,
                          BucketedDDPOptions options)
     : module_(module),
       options_(std::move(options)),
@@ -122,12 +122,12 @@ void BucketedDDP::OpenStep() {
 void BucketedDDP::FollowModule() {
   if (HasChanged()) {
     NamedTensors trained = TrainedOf(all_);
-    std::set<const at::TensorImpl *> used;  // by micro-steps before
+    std::set<const at::TensorImpl*> used;  // by micro-steps before
     for (size_t p = 0; p < trained_.tensors.size(); ++p) {
       if (!progress_.is_used()[p]) continue;
       used.insert(trained_.tensors[p].unsafeGetTensorImpl());
     }
-    for (const at::Tensor &p : trained_.tensors) {
+    for (const at::Tensor& p : trained_.tensors) {
       if (!p.requires_grad()) p.mutable_grad().reset();
     }
     trained_ = std::move(trained);
@@ -151,10 +151,10 @@ void BucketedDDP::FollowModule() {
 // Is what requires a gradient now something else than what lives in buckets?
 bool BucketedDDP::HasChanged() const {
   size_t num_trained = 0;
-  for (const at::Tensor &p : all_.tensors) num_trained += p.requires_grad();
+  for (const at::Tensor& p : all_.tensors) num_trained += p.requires_grad();
   if (!buckets_ || num_trained != trained_.tensors.size()) return true;
   for (size_t p = 0; p < num_trained; ++p) {
-    const at::Tensor &tensor = trained_.tensors[p];
+    const at::Tensor& tensor = trained_.tensors[p];
     if (!tensor.requires_grad() || !buckets_->Fits(p)) return true;
   }
   return false;
@@ -179,7 +179,7 @@ void BucketedDDP::PlanBucketsIn(std::vector<size_t> order) {
   progress_.SetPlan(buckets_->plan());
 }
 
-at::Tensor BucketedDDP::Weigh(const at::Tensor &loss, double weight) {
+at::Tensor BucketedDDP::Weigh(const at::Tensor& loss, double weight) {
   if (!options_.weigh_losses) {
     throw InvalidArgument("Weigh: expected weigh_losses among the options");
   }
@@ -190,7 +190,7 @@ at::Tensor BucketedDDP::Weigh(const at::Tensor &loss, double weight) {
   const at::Tensor weighed = loss * weight;
   if (!weighed.requires_grad()) return weighed;
   // A graph may be run more than once, not at all, or after this has gone.
-  weighed.register_hook([total = weight_, weight](const at::Tensor &) {
+  weighed.register_hook([total = weight_, weight](const at::Tensor&) {
     *total = total->value_or(0) + weight;
   });
   return weighed;

@@ -36,10 +36,10 @@ void BucketedDDP::OnGradientReady(size_t parameter) {
 }
 
 void BucketedDDP::CheckGradient(size_t parameter) const {
-  const auto refuse = [this, parameter](const std::string &why) {
+  const auto refuse = [this, parameter](const std::string& why) {
     throw Error("parameter '" + trained_.names[parameter] + "' " + why);
   };
-  const at::Tensor &grad = trained_.tensors[parameter].grad();
+  const at::Tensor& grad = trained_.tensors[parameter].grad();
   if (c10::GradMode::is_enabled()) {
     refuse(
         "got a gradient with create_graph, which cannot be averaged in "
@@ -75,8 +75,8 @@ bool BucketedDDP::IsMeanOfRanks() const {
   return !options_.weigh_losses && attendance_.num_ranks == comm_->ranks();
 }
 
-// A sum that is divided later; but that of many ranks may be too large for 16
-// bits where their mean is not.
+// A sum that is divided later; but that of many ranks may be too large for f16
+// where their mean is not.
 ReduceOp BucketedDDP::OpOf(size_t bucket) const {
   return IsMeanOfRanks() || buckets_->IsF16(bucket) ? ReduceOp::kAverage
                                                     : ReduceOp::kSum;
@@ -88,7 +88,7 @@ void BucketedDDP::FinishGradientSync() {
   if (phase_ != Phase::kSync) throw Error(kNothingToFinish);
   try {
     BringTheRest();
-  } catch (const std::exception &e) {
+  } catch (const std::exception& e) {
     Reset(e.what());  // so that it is not this rank's alone
     throw;
   }
@@ -141,10 +141,10 @@ void BucketedDDP::DivideBy(double divisor) {
   }
 }
 
-double BucketedDDP::WeightOf(const std::vector<BackwardReport> &reports) const {
+double BucketedDDP::WeightOf(const std::vector<BackwardReport>& reports) const {
   try {
     return TotalWeight(reports);
-  } catch (const Error &e) {
+  } catch (const Error& e) {
     throw Error(StepText(step_ - 1) + e.what());
   }
 }
@@ -180,7 +180,7 @@ void BucketedDDP::ZeroGrad() {
 }
 
 bool BucketedDDP::HasMicroSteps() const {
-  const std::vector<bool> &is_used = progress_.is_used();
+  const std::vector<bool>& is_used = progress_.is_used();
   return std::find(is_used.begin(), is_used.end(), true) != is_used.end();
 }
 
@@ -209,11 +209,11 @@ void BucketedDDP::AwaitAll() {
   if (plan_ == Plan::kByRegistration) plan_ = Plan::kOrderIsKnown;
   StartStep();
   InStep(step_++, [&works] {
-    for (Work &work : works) work.Wait();
+    for (Work& work : works) work.Wait();
   });
 }
 
-void BucketedDDP::ThrowIfGivenUp(const std::vector<BackwardReport> &reports) {
+void BucketedDDP::ThrowIfGivenUp(const std::vector<BackwardReport>& reports) {
   const std::optional<int> rank = WhoGaveUp(reports);
   if (!rank) return;
   throw PeerFailed(*rank, StepText(step_ - 1) + "rank " +
@@ -221,7 +221,7 @@ void BucketedDDP::ThrowIfGivenUp(const std::vector<BackwardReport> &reports) {
                               " gave its backward up: " + CauseOf(*rank, ""));
 }
 
-void BucketedDDP::ThrowIfUnused(const std::vector<BackwardReport> &reports) {
+void BucketedDDP::ThrowIfUnused(const std::vector<BackwardReport>& reports) {
   const std::string unused = UnusedText(reports, trained_.names);
   const bool is_allowed =
       options_.find_unused_parameters && IsAnythingUsed(reports);

@@ -46,8 +46,8 @@ class DataParallel {
 
   // Drops the gradients, and with them the micro-steps that have added to them
   // (who drops gradients otherwise leaves these counted): undefined until the
-  // next backward. A tensor that was p.grad() before may be
-  // overwritten by it: clone() what is to be kept.
+  // next backward. A tensor that was p.grad() before may be overwritten by it:
+  // clone() what is to be kept.
   virtual void ZeroGrad() {
     for (const at::Tensor& p : parameters()) p.mutable_grad().reset();
   }

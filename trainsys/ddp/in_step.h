@@ -14,14 +14,14 @@ inline std::string StepText(int64_t step) {
 
 // Result: fn()'s. An error of a collective comes out as itself, with the step.
 template <typename Fn>
-auto InStep(int64_t step, const Fn &fn) {
+auto InStep(int64_t step, const Fn& fn) {
   try {
     return fn();
-  } catch (const collectives::PeerFailed &e) {
+  } catch (const collectives::PeerFailed& e) {
     throw collectives::PeerFailed(e.rank(), StepText(step) + e.what());
-  } catch (const collectives::TimeoutError &e) {
+  } catch (const collectives::TimeoutError& e) {
     throw collectives::TimeoutError(StepText(step) + e.what());
-  } catch (const collectives::MismatchError &e) {
+  } catch (const collectives::MismatchError& e) {
     throw collectives::MismatchError(
         StepText(step) + e.what() +
         "; expected the same steps and the same parameters "
