@@ -306,13 +306,17 @@ TEST(RunProcessesTest, ARankThatIsKilledIsNamedWithItsSignal) {
 
 TEST(RunProcessesTest, TheOthersMayEndByThemselves) {
   const std::string failed = ScratchPath();
-  Launch launch(
-      Script(2,
-             "if [ $RANK = 0 ]; then echo > " + failed +
-                 "; exit 4; fi;"
-                 "until [ -e " +
-                 failed + " ]; do sleep 0.01; done; echo rank 0 failed; exit 5",
-             kPatience));
+  // Rank 1 ends only when rank 0 has been waited for: it is no process any
+  // more.
+  Launch launch(Script(
+      2,
+      "if [ $RANK = 0 ]; then echo $$ > " + failed +
+          "; exit 4; fi;"
+          "until [ -s " +
+          failed + " ]; do sleep 0.01; done; while kill -0 $(cat " + failed +
+          ") 2>/dev/null; do sleep 0.01; done;"
+          "echo rank 0 failed; exit 5",
+      kPatience));
   EXPECT_EQ(launch.Result(), 4);
   EXPECT_EQ(launch.out(), "[rank1]: rank 0 failed\n");
   EXPECT_EQ(launch.err(), "sh: rank 0 ended with exit code 4\n");
