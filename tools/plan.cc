@@ -70,7 +70,8 @@ void AddFlags(CLI::App& app, Flags& flags) {
   app.add_option("--optimizer", flags.optimizer, "sgd, momentum, adam")
       ->capture_default_str();
   app.add_option("--partition", flags.partition,
-                 "shards: flat (even) or tensor (whole tensors)")
+                 "shards: flat (even), tensor (whole tensors in their order) "
+                 "or balanced (whole tensors, the largest first)")
       ->capture_default_str();
   app.add_option("--attention", flags.attention, "kernel: flash or full")
       ->capture_default_str();

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <numeric>
 #include <string>
 #include <vector>
@@ -16,6 +17,9 @@ using collectives::InvalidArgument;
 
 // On 64 bytes: in f32 112 + 16 + 32 = 160 elements, in 16 bit 128 + 32 + 32.
 const std::vector<int64_t> kTensors = {100, 1, 17};
+
+constexpr std::array kPartitions = {Partition::kFlat, Partition::kByTensor,
+                                    Partition::kBalanced};
 
 void ExpectBytes(const StateBytes& bytes, int64_t used, int64_t padding) {
   EXPECT_EQ(bytes.used, used);
@@ -49,7 +53,7 @@ TEST(ModelStatesTest, ZeroOneCutsTheFlatBufferWhereverThatFalls) {
 TEST(ModelStatesTest, ByParameterARankOwnsWholeTensors) {
   const auto of = [](int rank) {
     return ModelStatesOf(kTensors, {.zero_stage = 1,
-                                    .partition = Partition::kByParameter,
+                                    .partition = Partition::kByTensor,
                                     .ranks = 2,
                                     .rank = rank});
   };
@@ -57,8 +61,20 @@ TEST(ModelStatesTest, ByParameterARankOwnsWholeTensors) {
   ExpectBytes(of(1).optimizer, 17 * 8, 15 * 8);
 }
 
+TEST(ModelStatesTest, BalancedTheLargestTensorsAreDealtOutFirst) {
+  const auto of = [](int rank) {
+    return ModelStatesOf(std::vector<int64_t>{16, 32, 100, 17},
+                         {.zero_stage = 1,
+                          .partition = Partition::kBalanced,
+                          .ranks = 2,
+                          .rank = rank});
+  };
+  ExpectBytes(of(0).optimizer, 100 * 8, 12 * 8);
+  ExpectBytes(of(1).optimizer, (32 + 17 + 16) * 8, 15 * 8);
+}
+
 TEST(ModelStatesTest, MoreRanksThanTensorsLeaveTheLastRanksNothing) {
-  for (Partition partition : {Partition::kFlat, Partition::kByParameter}) {
+  for (Partition partition : kPartitions) {
     const ModelStates s = ModelStatesOf(
         kTensors,
         {.zero_stage = 1, .partition = partition, .ranks = 11, .rank = 10});
@@ -144,7 +160,7 @@ TEST(ModelStatesTest, PaddingFollowsTheSizeOfAnElement) {
 }
 
 TEST(ModelStatesTest, TheRanksTogetherHoldEveryElementOnce) {
-  for (Partition partition : {Partition::kFlat, Partition::kByParameter}) {
+  for (Partition partition : kPartitions) {
     for (int ranks : {1, 2, 3, 4, 5, 7, 8}) {
       int64_t used = 0, allocated = 0;
       for (int rank = 0; rank < ranks; ++rank) {
@@ -161,24 +177,17 @@ TEST(ModelStatesTest, TheRanksTogetherHoldEveryElementOnce) {
   }
 }
 
-std::vector<int64_t> RunLengths(size_t tensors, int ranks) {
-  const std::vector<int64_t> ones(tensors, 16);
-  std::vector<int64_t> lengths;
-  for (int rank = 0; rank < ranks; ++rank) {
-    lengths.push_back(OwnedShard(ones, {.zero_stage = 1,
-                                        .partition = Partition::kByParameter,
-                                        .ranks = ranks,
-                                        .rank = rank})
-                          .elems /
-                      16);
-  }
-  return lengths;
-}
-
-TEST(ModelStatesTest, TheRemainderOfTheTensorsGoesToTheFirstRanks) {
-  EXPECT_EQ(RunLengths(291, 4), (std::vector<int64_t>{73, 73, 73, 72}));
-  EXPECT_EQ(RunLengths(290, 4), (std::vector<int64_t>{73, 73, 72, 72}));
-  EXPECT_EQ(RunLengths(2, 3), (std::vector<int64_t>{1, 1, 0}));
+// In 16 bit 100, 1 and 17 elements take 256, 64 and 64 bytes.
+TEST(ModelStatesTest, TheShardsAreBytesOfTheParametersDtype) {
+  StatesOptions options{.zero_stage = 2,
+                        .partition = Partition::kByTensor,
+                        .precision = Precision::kBf16MastersF32Grads,
+                        .ranks = 2};
+  EXPECT_EQ(Counts(ShardPlanOf(kTensors, options)),
+            (std::vector<int64_t>{256 + 64, 64}));
+  const ModelStates s = ModelStatesOf(kTensors, options);
+  ExpectBytes(s.gradients, 101 * 4, (160 - 101) * 4);
+  ExpectBytes(s.optimizer, 101 * 12, (160 - 101) * 12);
 }
 
 std::vector<double> OptimizerShares(const std::vector<int64_t>& tensors,
@@ -189,7 +198,7 @@ std::vector<double> OptimizerShares(const std::vector<int64_t>& tensors,
   for (int rank = 0; rank < ranks; ++rank) {
     const ModelStates s =
         ModelStatesOf(tensors, {.zero_stage = 1,
-                                .partition = Partition::kByParameter,
+                                .partition = Partition::kByTensor,
                                 .ranks = ranks,
                                 .rank = rank});
     shares.push_back(static_cast<double>(s.optimizer.used) / all);
@@ -228,7 +237,7 @@ TEST(ModelStatesTest, WholeTensorsOfSmolLm2TakeWhatWasMeasuredOnTwoRanks) {
   const double ddp[] = {5581.7, 5612.8}, measured[] = {4385.4, 4042.4};
   for (int rank : {0, 1}) {
     StatesOptions options{.zero_stage = 0, .ranks = 2, .rank = rank};
-    options.partition = Partition::kByParameter;
+    options.partition = Partition::kByTensor;
     const auto total = [&](int stage) {
       options.zero_stage = stage;
       return static_cast<double>(ModelStatesOf(tensors, options).Total()) /
@@ -240,10 +249,12 @@ TEST(ModelStatesTest, WholeTensorsOfSmolLm2TakeWhatWasMeasuredOnTwoRanks) {
 }
 
 TEST(ModelStatesTest, TheLargestRankIsFound) {
-  const StatesOptions by_parameter = {
-      .zero_stage = 1, .partition = Partition::kByParameter, .ranks = 3};
-  EXPECT_EQ(LargestRank(std::vector<int64_t>{5, 1000, 7}, by_parameter), 1);
-  EXPECT_EQ(LargestRank(std::vector<int64_t>{5, 5, 5}, by_parameter), 0);
+  StatesOptions options = {
+      .zero_stage = 1, .partition = Partition::kByTensor, .ranks = 3};
+  EXPECT_EQ(LargestRank(std::vector<int64_t>{5, 1000, 7}, options), 1);
+  EXPECT_EQ(LargestRank(std::vector<int64_t>{5, 5, 5}, options), 0);
+  options.partition = Partition::kBalanced;
+  EXPECT_EQ(LargestRank(std::vector<int64_t>{48, 48, 32, 32}, options), 2);
   EXPECT_EQ(LargestRank(kTensors, {.zero_stage = 1, .ranks = 3}), 0);
 }
 

@@ -99,7 +99,7 @@ TEST(PlanTest, SeveralChangesAreTriedWhereNoneHelpsAlone) {
 
 TEST(PlanTest, ByParameterThePlanIsOfTheLargestRank) {
   PlanRequest request = Llama8b();
-  request.states.partition = Partition::kByParameter;
+  request.states.partition = Partition::kByTensor;
   request.states.ranks = 4;
   const MemoryPlan plan = PlanMemory(request);
   const auto tensors = ElemsOf(ParameterTensors(request.shape));

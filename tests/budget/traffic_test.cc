@@ -47,6 +47,35 @@ TEST(TrafficTest, MicroStepsCostZeroTwoAReduceScatterEach) {
   EXPECT_EQ(Of(0, 4, 5).Total(), 2 * unit) << "one all-reduce a step";
 }
 
+TEST(TrafficTest, StageOneOverReduceScatterSendsTwoVolumes) {
+  for (int n : {2, 3, 4, 5, 8}) {
+    SCOPED_TRACE("ranks " + std::to_string(n));
+    StatesOptions options{.zero_stage = 1,
+                          .reduction = GradientReduction::kReduceScatter,
+                          .ranks = n};
+    const StepTraffic traffic = StepTrafficOf(kTensors, options, 5);
+    EXPECT_EQ(traffic.gradients, kP * (n - 1) / n) << "once a step";
+    EXPECT_EQ(traffic.gradients, traffic.gradients_by_reduce_scatter);
+    EXPECT_EQ(traffic.parameters, kP * (n - 1) / n);
+    options.zero_stage = 0;
+    EXPECT_EQ(StepTrafficOf(kTensors, options).gradients, 2 * kP * (n - 1) / n)
+        << "DDP all-reduces";
+  }
+}
+
+// Three ranks own 448, 64 and 128 bytes by tensor; each rounds by itself.
+TEST(TrafficTest, WholeTensorsAreBroadcastByTheirOwners) {
+  for (int stage : {1, 2}) {
+    StatesOptions options{.zero_stage = stage, .ranks = 3};
+    EXPECT_EQ(StepTrafficOf(kTensors, options).parameters, 640 * 2 / 3);
+    for (Partition partition : {Partition::kByTensor, Partition::kBalanced}) {
+      options.partition = partition;
+      EXPECT_EQ(StepTrafficOf(kTensors, options).parameters,
+                448 * 2 / 3 + 64 * 2 / 3 + 128 * 2 / 3);
+    }
+  }
+}
+
 TEST(TrafficTest, OptimizerStateCostsItsShareOfTheParametersBytes) {
   const auto of = [](Precision precision) {
     return StepTrafficOf(std::vector<int64_t>{4096},

@@ -28,6 +28,10 @@ grep -q -- "--zero 1 .*fits" out || fail "no remedy"
 answers "does not fit" --model gpt2-xl --precision f32 --optimizer momentum \
   --partition tensor --attention full --recompute every-2 --bucket-mb 1 \
   --device-gb 0.5
+grep -q "partition tensor" out || fail "no partition tensor"
+answers "fits" --model smollm2-360m --ranks 4 --zero 1 --partition balanced
+grep -q "partition balanced" out || fail "no partition balanced"
+grep -q "parameters, broadcasts" out || fail "no volume of broadcasts"
 
 # A config.json, by itself and by its folder.
 mkdir -p model
@@ -65,7 +69,7 @@ refuses "bucket-mb is 0" memory --model gpt2 --bucket-mb 0
 refuses "recompute" memory --model gpt2 --recompute half
 refuses "precision is 'f16'" memory --model gpt2 --precision f16
 refuses "optimizer is 'lion'" memory --model gpt2 --optimizer lion
-refuses "partition is 'even'" memory --model gpt2 --partition even
+refuses "partition is 'even', expected one of flat, tensor, balanced" memory --model gpt2 --partition even
 refuses "attention is 'slow'" memory --model gpt2 --attention slow
 refuses "--nonsense" memory --model gpt2 --nonsense
 refuses "cannot write --json" memory --model gpt2 --json no/such/out.json

@@ -1,13 +1,12 @@
 #include "trainsys/budget/model_states.h"
 
 #include <algorithm>
+#include <numeric>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "collectives/errors.h"
 #include "trainsys/ddp/bucket_plan.h"
-#include "trainsys/tensor/flat_layout.h"
 
 namespace trainsys {
 namespace {
@@ -53,40 +52,19 @@ ElementBytes Sizes(const StatesOptions& options) {
   return BytesOf(options.precision, options.optimizer);
 }
 
-// The tensors that are the rank's by parameter: first, and one past the last.
-std::pair<int64_t, int64_t> OwnedRun(int64_t tensors, int64_t ranks,
-                                     int64_t rank) {
-  const int64_t each = tensors / ranks;
-  const int64_t more = tensors % ranks;
-  const int64_t first = rank * each + std::min(rank, more);
-  return {first, first + each + (rank < more ? 1 : 0)};
-}
+// Elements of what lies in a shard.
+struct OwnedElems {
+  int64_t used = 0;  // by tensors
+  int64_t all = 0;   // padding included
+};
 
-Shard ShardOf(const FlatLayout& layout, const StatesOptions& options) {
-  if (options.partition == Partition::kFlat) {
-    const int64_t elem_bytes = Sizes(options).parameter;
-    return PlanShards(layout.elems, elem_bytes,
-                      options.ranks)[static_cast<size_t>(options.rank)];
+OwnedElems ElemsOf(const ShardPlan& plan, int rank, int64_t elem_bytes) {
+  OwnedElems own;
+  own.all = plan.shards[static_cast<size_t>(rank)].bytes / elem_bytes;
+  for (const ShardPiece& piece : plan.PiecesOf(rank)) {
+    own.used += piece.bytes / elem_bytes;
   }
-  const auto num_tensors = static_cast<int64_t>(layout.offsets.size());
-  const auto [first, last] = OwnedRun(num_tensors, options.ranks, options.rank);
-  const auto offset = [&](int64_t tensor) {
-    return tensor == num_tensors ? layout.elems
-                                 : layout.offsets[static_cast<size_t>(tensor)];
-  };
-  return {offset(first), offset(last) - offset(first)};
-}
-
-// Elements of tensors, padding apart, that lie inside a shard.
-int64_t UsedElems(std::span<const int64_t> tensors, const FlatLayout& layout,
-                  const Shard& shard) {
-  int64_t used = 0;
-  for (size_t i = 0; i < tensors.size(); ++i) {
-    const int64_t begin = std::max(shard.begin, layout.offsets[i]);
-    const int64_t end = std::min(shard.end(), layout.offsets[i] + tensors[i]);
-    used += std::max<int64_t>(0, end - begin);
-  }
-  return used;
+  return own;
 }
 
 std::vector<Bucket> Buckets(std::span<const int64_t> tensors,
@@ -129,51 +107,44 @@ int64_t CommunicationBytes(const BucketElems& buckets,
 
 ModelStates ModelStatesOf(std::span<const int64_t> tensors,
                           const StatesOptions& options) {
-  Check(tensors, options);
   const ElementBytes size = Sizes(options);
-  const FlatLayout layout = LayOut(tensors, size.parameter);
-  const Shard whole = {0, layout.elems};
-  const Shard own = ShardOf(layout, options);
+  const ShardPlan plan = ShardPlanOf(tensors, options);
+  const OwnedElems own = ElemsOf(plan, options.rank, size.parameter);
+  const OwnedElems whole = {
+      std::accumulate(tensors.begin(), tensors.end(), int64_t{0}),
+      plan.bytes / size.parameter};
   const BucketElems buckets = ElemsOf(Buckets(tensors, options));
-  const int64_t all_used = UsedElems(tensors, layout, whole);
-  const int64_t own_used = UsedElems(tensors, layout, own);
   const auto sharded_from = [&](int stage, int64_t elem_bytes) {
-    return options.zero_stage >= stage
-               ? Bytes(own_used, own.elems, elem_bytes)
-               : Bytes(all_used, whole.elems, elem_bytes);
+    const OwnedElems& kept = options.zero_stage >= stage ? own : whole;
+    return Bytes(kept.used, kept.all, elem_bytes);
   };
   ModelStates states;
   states.parameters = sharded_from(3, size.parameter);
   states.optimizer = sharded_from(1, size.optimizer);
   states.gradients = options.zero_stage >= 2
                          ? sharded_from(2, size.gradient)
-                         : Bytes(all_used, buckets.all, size.gradient);
+                         : Bytes(whole.used, buckets.all, size.gradient);
   states.communication = CommunicationBytes(buckets, options);
   return states;
 }
 
 int LargestRank(std::span<const int64_t> tensors,
                 const StatesOptions& options) {
-  Check(tensors, options);
-  // A flat buffer's first shard is never the smaller one.
-  if (options.partition == Partition::kFlat) return 0;
-  const FlatLayout layout = LayOut(tensors, Sizes(options).parameter);
-  const int owners = std::min(options.ranks, static_cast<int>(tensors.size()));
-  StatesOptions of_rank = options;
-  int largest = 0;
-  int64_t most = -1;
-  for (of_rank.rank = 0; of_rank.rank < owners; ++of_rank.rank) {
-    const int64_t elems = ShardOf(layout, of_rank).elems;
-    if (elems > most) largest = of_rank.rank;
-    most = std::max(most, elems);
-  }
-  return largest;
+  const auto shards = ShardPlanOf(tensors, options).shards;
+  const auto largest = std::max_element(
+      shards.begin(), shards.end(),
+      [](const Shard& a, const Shard& b) { return a.bytes < b.bytes; });
+  return static_cast<int>(largest - shards.begin());
 }
 
-Shard OwnedShard(std::span<const int64_t> tensors,
-                 const StatesOptions& options) {
+ShardPlan ShardPlanOf(std::span<const int64_t> tensors,
+                      const StatesOptions& options) {
   Check(tensors, options);
-  return ShardOf(LayOut(tensors, Sizes(options).parameter), options);
+  std::vector<int64_t> bytes;
+  for (int64_t elems : tensors) {
+    bytes.push_back(elems * Sizes(options).parameter);
+  }
+  return PlanShards(bytes, options.ranks, options.partition);
 }
 
 }  // namespace trainsys

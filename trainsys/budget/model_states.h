@@ -15,11 +15,18 @@ struct StatesOptions {
   int zero_stage = 0;  // 0: DDP; 1: + optimizer state, 2: + gradients,
                        // 3: + parameters are sharded
   Partition partition = Partition::kFlat;
+  // Of stage 1. DDP all-reduces, stages 2 and 3 reduce-scatter.
+  GradientReduction reduction = GradientReduction::kAllReduce;
   Precision precision = Precision::kF32;
   OptimizerKind optimizer = OptimizerKind::kAdam;
   int ranks = 1;
   int rank = 0;
   int64_t bucket_bytes = int64_t{25} << 20;
+
+  bool AllReduces() const {
+    return zero_stage == 0 ||
+           (zero_stage == 1 && reduction == GradientReduction::kAllReduce);
+  }
 };
 
 // Units: bytes.
@@ -47,9 +54,11 @@ struct ModelStates {
   }
 };
 
-// Exactly what BucketedDDP with FlatAdamW or ZeRO1 allocates and keeps (stages
-// 0 and 1, f32 and f64, Adam, flat); the other combinations by the same rules.
-// Step counts and other scalars are left out.
+// Exactly what BucketedDDP and the optimizers of trainsys/zero allocate and
+// keep (stages 0 to 2, f32 and f64, every partition); the other combinations by
+// the same rules. Step counts and other scalars are left out. The optimizer's
+// shard, and from stage 2 on the gradients', has the elements of the
+// parameters' one, padding included, in bytes of its own.
 //
 // `tensors`: elements of each parameter in registration order, tied ones once.
 // Cost: O(tensors + ranks), a few hundred bytes a tensor.
@@ -62,10 +71,9 @@ ModelStates ModelStatesOf(std::span<const int64_t> tensors,
 // The rank whose states are the largest; the first of them, if several.
 int LargestRank(std::span<const int64_t> tensors, const StatesOptions& options);
 
-// What a rank owns of the flat buffer, padding included. By parameter: runs of
-// whole tensors, the remainder of tensors / ranks going to the first ranks, so
-// 291 tensors on 4 ranks are 73, 73, 73, 72.
-Shard OwnedShard(std::span<const int64_t> tensors,
-                 const StatesOptions& options);
+// Who owns what of the parameters' flat buffer, in bytes of their dtype.
+// Errors: as ModelStatesOf, but for bucket_bytes.
+ShardPlan ShardPlanOf(std::span<const int64_t> tensors,
+                      const StatesOptions& options);
 
 }  // namespace trainsys

@@ -90,29 +90,32 @@ std::string Table(const MemoryPlan& plan) {
          "  not counted: gradients of activations, temporaries, the runtime\n";
 }
 
+std::string HowParametersTravel(const StatesOptions& states) {
+  const bool is_flat = states.partition == Partition::kFlat;
+  return std::string("parameters, ") + (is_flat ? "all-gather" : "broadcasts") +
+         (states.zero_stage < 3 ? "" : " twice");
+}
+
 std::string TrafficTable(const MemoryPlan& plan) {
   const StepTraffic& traffic = plan.traffic;
+  const StatesOptions& states = plan.request.states;
+  const int stage = states.zero_stage;
+  const auto line = [](const std::string& name, int64_t bytes) {
+    return Row(name, bytes) + "\n";
+  };
   std::string text = "sent by a rank in a step, GB, by rule\n";
-  const int stage = plan.request.states.zero_stage;
-  text += Row(stage < 2 ? "gradients, all-reduce" : "gradients, reduce-scatter",
-              traffic.gradients) +
-          "\n";
-  if (stage > 0) {
-    text += Row(stage < 3 ? "parameters, all-gather"
-                          : "parameters, all-gather twice",
-                traffic.parameters) +
-            "\n";
-  }
-  text += Row("all", traffic.Total()) + "\n";
-  if (stage == 1) {
-    text += Row("gradients, if by reduce-scatter",
-                traffic.gradients_by_reduce_scatter) +
-            "\n";
+  text += line(states.AllReduces() ? "gradients, all-reduce"
+                                   : "gradients, reduce-scatter",
+               traffic.gradients);
+  if (stage > 0) text += line(HowParametersTravel(states), traffic.parameters);
+  text += line("all", traffic.Total());
+  if (stage == 1 && states.AllReduces()) {
+    text += line("gradients, if by reduce-scatter",
+                 traffic.gradients_by_reduce_scatter);
   }
   if (stage == 1 || stage == 2) {
-    text += Row("optimizer state in place of parameters",
-                traffic.optimizer_state_instead) +
-            "\n";
+    text += line("optimizer state in place of parameters",
+                 traffic.optimizer_state_instead);
   }
   return text;
 }

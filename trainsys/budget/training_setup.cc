@@ -25,7 +25,8 @@ constexpr std::array kOptimizers = {
 
 constexpr std::array kPartitions = {
     Named<Partition>{"flat", Partition::kFlat},
-    Named<Partition>{"tensor", Partition::kByParameter}};
+    Named<Partition>{"tensor", Partition::kByTensor},
+    Named<Partition>{"balanced", Partition::kBalanced}};
 
 template <typename Table>
 auto Find(const Table& table, const char* what, const std::string& name) {

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "trainsys/zero/shard_plan.h"
+
 namespace trainsys {
 
 enum class Precision {
@@ -17,9 +19,8 @@ enum class Precision {
 
 enum class OptimizerKind { kSgd, kSgdMomentum, kAdam };
 
-// How shards are cut: the flat buffer anywhere, or whole tensors in
-// registration order.
-enum class Partition { kFlat, kByParameter };
+// Stage 1 may do either: all ranks get all averages, or each what it owns.
+enum class GradientReduction { kAllReduce, kReduceScatter };
 
 // Units: bytes an element.
 struct ElementBytes {
@@ -31,7 +32,7 @@ struct ElementBytes {
 ElementBytes BytesOf(Precision precision, OptimizerKind optimizer);
 
 // Names as flags have them: "f32", "f64", "bf16", "bf16-f32grads",
-// "bf16-pure"; "sgd", "momentum", "adam"; "flat", "tensor".
+// "bf16-pure"; "sgd", "momentum", "adam"; "flat", "tensor", "balanced".
 // Errors: InvalidArgument for another name.
 Precision PrecisionNamed(const std::string& name);
 OptimizerKind OptimizerNamed(const std::string& name);
