@@ -1,0 +1,40 @@
+#!/usr/bin/env bash
+# bench_optimizer: a row for each number of threads and of ranks, every figure
+# of it a number; wrong usage is one line and exit code 2. No time is judged.
+. tests/tools/tool_test.sh tools/bench_optimizer
+bench=$tool
+
+# row COUNT PATTERN: so many lines are that.
+row() {
+  local found
+  found=$(grep -cE "^$2\$" out)
+  [ "$found" = "$1" ] || fail "$found lines of $2, expected $1: $(cat out)"
+}
+
+refuses "--elems" --elems 0
+refuses "--tensors" --tensors none
+refuses "--threads" --threads 0
+refuses "--ranks" --ranks 1,0
+refuses "--turns" --turns 0
+refuses "--nonsense" --nonsense
+
+"$bench" --help >out 2>err || fail "--help"
+grep -qF Example out || fail "no example: $(cat out)"
+
+ms=' +[0-9]+\.[0-9]+' ratio=' +[0-9.]+ [0-9.]+ [0-9.]+'
+# More ranks and more tensors than some have elements.
+for elems in 40000 2; do
+  timeout 50 "$bench" --elems $elems --tensors 7 --turns 3 --threads 1,3 \
+    --ranks 2,3 >out 2>err || fail "exit code $? for $elems: $(cat err)"
+  ! grep -qE '^.{101}' out || fail "wider than 100 columns"
+  ! grep -qE 'nan|inf' out || fail "not a number: $(cat out)"
+  grep -qF "$elems f32 parameters in 7 tensors; 3 turns" out || fail "header"
+  for threads in 1 3; do
+    row 1 "$threads$ms$ms$ms$ratio$ratio"      # floor, fused, torch
+  done
+  row 3 "[13]$ms$ms$ms$ratio"                  # norm, and 3 ranks
+  row 1 "2$ms$ms$ms$ratio"
+done
+
+echo "took $SECONDS s"
+[ "$failures" = 0 ]
