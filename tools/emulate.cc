@@ -26,7 +26,7 @@ namespace {
 
 constexpr char kDescription[] =
     "Trains a Transformer language model with several ranks, as threads or as\n"
-    "processes: bucketed data parallelism, ZeRO-1 and recomputation together.\n"
+    "processes: bucketed data parallelism, ZeRO and recomputation together.\n"
     "Ends with a table and with the proof that one rank would have got the\n"
     "same parameters. Exit code: 0 proved, 1 not, 2 wrong usage.\n\n"
     "Example: emulate --ranks 4 --steps 20 --timeline";
@@ -41,6 +41,7 @@ struct Flags {
   std::optional<int> ranks;
   BackendFlags backend;
   std::optional<double> activation_budget_mb;
+  std::string partition = "flat";
   std::optional<std::string> data;
   std::string json;
   bool wants_timeline = false;
@@ -72,8 +73,18 @@ void AddFlags(CLI::App& app, Flags& flags) {
                  "recompute as little as keeps a rank's activations within "
                  "that many MB (1e6 bytes)")
       ->excludes(recompute);
-  app.add_option("--zero", job.zero, "ZeRO stage: 0 or 1")
+  app.add_option("--zero", job.zero,
+                 "ZeRO stage: 0, 1 (optimizer state is sharded) or 2 "
+                 "(gradients too)")
       ->capture_default_str();
+  app.add_option("--partition", flags.partition,
+                 "how ZeRO cuts parameters: flat (evenly), tensor (runs of "
+                 "whole tensors), balanced (whole tensors, by size)")
+      ->capture_default_str();
+  app.add_flag("--reduce-scatter", job.reduce_scatter,
+               "ZeRO-1: reduce gradients to their owners only, as ZeRO-2 does");
+  app.add_flag("--overlap-step", job.overlap_step,
+               "step and send parameters inside backward, bucket by bucket");
   app.add_option("--lr", job.lr, "learning rate")->capture_default_str();
   app.add_option("--seed", job.seed, "of weights and data order")
       ->check(CLI::NonNegativeNumber)
@@ -130,15 +141,25 @@ std::string DdpText(const JobOptions& job) {
   return fmt::format("buckets of {} KiB", job.bucket_kb);
 }
 
+// "ZeRO-1 flat over reduce-scatter, stepping inside backward"
+std::string ZeroText(const JobOptions& job) {
+  std::string text = fmt::format("ZeRO-{}", job.zero);
+  if (job.zero == 0) return text;
+  text += " " + NameOf(job.partition);
+  if (job.zero == 1 && job.reduce_scatter) text += " over reduce-scatter";
+  if (job.overlap_step) text += ", stepping inside backward";
+  return text;
+}
+
 void PrintHeader(const Flags& flags, const Placement& placement,
                  const ByteDataset& data, const std::string& blas) {
   const JobOptions& job = flags.job;
   fmt::print(
       "emulate: {} ranks as {}, {} rows x {} tokens each, {} steps; "
-      "{}, ZeRO-{}, recompute {}\n"
+      "{}, {}, recompute {}\n"
       "data: {}, {} bytes, seed {}; {}, one thread a rank\n",
       job.ranks, Describe(placement), job.batch, data.context(), job.steps,
-      DdpText(job), job.zero, RecomputeText(flags, data.context()),
+      DdpText(job), ZeroText(job), RecomputeText(flags, data.context()),
       flags.data.value_or("made stories"), data.num_bytes(), job.seed, blas);
   std::fflush(stdout);
 }
@@ -190,6 +211,7 @@ int Emulate(Flags flags, char** argv) {
   job.ranks = ChooseRanks(placement, flags.ranks, job.ranks);
   job.activation_budget_bytes = BudgetBytes(flags.activation_budget_mb);
   job.snapshot_steps = std::min(kProofSteps, job.steps);
+  job.partition = PartitionNamed(flags.partition);
   Validate(job);
   const ByteDataset data = Load(flags);
   PlanOf(job, data.context());  // refused before anything starts

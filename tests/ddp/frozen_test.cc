@@ -15,7 +15,7 @@
 #include "trainsys/proof/references.h"
 #include "trainsys/tensor/compare.h"
 #include "trainsys/timeline/overlap.h"
-#include "trainsys/zero/flat_adamw.h"
+#include "trainsys/zero/flat_optimizer.h"
 
 namespace trainsys {
 namespace {
@@ -44,7 +44,7 @@ struct OptimizerCase {
 const std::vector<OptimizerCase> kOptimizers{
     {"our AdamW",
      [](const Tensors& parameters) {
-       return std::make_unique<FlatAdamW>(parameters, kDecays);
+       return std::make_unique<FlatOptimizer>(parameters, kDecays);
      }},
     {"libtorch's AdamW",
      [](const Tensors& parameters) {

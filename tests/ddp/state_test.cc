@@ -14,7 +14,7 @@
 #include "trainsys/checks/small_models.h"
 #include "trainsys/ddp/bucketed_ddp.h"
 #include "trainsys/tensor/compare.h"
-#include "trainsys/zero/zero1.h"
+#include "trainsys/zero/zero_optimizer.h"
 
 namespace trainsys {
 namespace {
@@ -64,7 +64,7 @@ TEST(StateTest, SavedFromTheWrapperItLoadsIntoTheBareModuleAndBack) {
   RunRanksHere({.ranks = 2}, [](Communicator& comm) {
     const auto model = MakeMlp(comm.rank());
     BucketedDDP ddp(*model, comm, {.bucket_bytes = 1 << 10});
-    ZeRO1 optimizer(ddp.parameters(), comm, {.lr = 1e-2});
+    ZeROOptimizer optimizer(ddp, comm, AdamWOptions{.lr = 1e-2});
     Train(*model, ddp, optimizer, comm, 3);
     const std::string saved = Saved(*model);
     const auto bare = MakeMlp(100);
@@ -74,9 +74,9 @@ TEST(StateTest, SavedFromTheWrapperItLoadsIntoTheBareModuleAndBack) {
     // Back into a wrapped module, which trains on from there.
     const auto other = MakeMlp(200 + comm.rank());
     BucketedDDP other_ddp(*other, comm, {.bucket_bytes = 1 << 10});
-    ZeRO1 other_optimizer(other_ddp.parameters(), comm, {.lr = 1e-2});
+    ZeROOptimizer other_optimizer(other_ddp, comm, AdamWOptions{.lr = 1e-2});
     Load(Saved(*bare), *other);
-    ZeRO1 fresh(ddp.parameters(), comm, {.lr = 1e-2});
+    ZeROOptimizer fresh(ddp, comm, AdamWOptions{.lr = 1e-2});
     Train(*model, ddp, fresh, comm, 2);
     Train(*other, other_ddp, other_optimizer, comm, 2);
     EXPECT_TRUE(EqualBits(other->parameters(), model->parameters()));

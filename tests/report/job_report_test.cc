@@ -258,7 +258,7 @@ TEST(JobReportTest, JsonParsesBackToTheSameFigures) {
   EXPECT_EQ(parsed["passed"], true);
   ASSERT_EQ(parsed["ranks"].size(), 2);
   EXPECT_EQ(parsed["ranks"][1]["optimizer_state_bytes"], 4001);
-  EXPECT_EQ(parsed["ranks"][1]["all_reduces_posted_in_backward"], 20);
+  EXPECT_EQ(parsed["ranks"][1]["bucket_reductions_posted_in_backward"], 20);
   EXPECT_EQ(parsed["ranks"][1]["sent_bytes_per_step_by_rule"], 111);
   EXPECT_EQ(parsed["proof"]["equal_bits"], true);
   EXPECT_EQ(parsed["proof"]["f64_difference"], 1e-15);

@@ -20,7 +20,10 @@ refuses "activation-budget-mb is nan" --activation-budget-mb nan
 refuses "excludes" --activation-budget-mb 20 --recompute full
 refuses "bytes" --activation-budget-mb 1
 refuses "ddp is 'rings', expected simple, async or bucketed" --ddp rings
-refuses "zero is 2" --zero 2
+refuses "zero is 3" --zero 3
+refuses "partition is 'half', expected" --partition half
+refuses "expected zero 1 or 2" --zero 0 --overlap-step
+refuses "expected ddp bucketed" --zero 2 --ddp simple
 refuses "lr is nan" --lr nan
 refuses "--seed" --seed -1
 refuses "--nonsense" --nonsense
@@ -54,6 +57,13 @@ grep -q '^  "backend": "threads"' result.json || fail "no backend in JSON"
 [ "$first" = "$(hash_of)" ] || fail "another run, another result"
 [ "$first" = "$(hash_of --bucket-kb 64)" ] || fail "bucket size counts"
 [ "$first" = "$(hash_of --zero 0)" ] || fail "ZeRO stage counts"
+# Each stage, cut and way to step occurs with each other one.
+for zero in "1 --partition tensor --overlap-step" "1 --partition balanced" \
+  "1 --reduce-scatter" "1 --reduce-scatter --partition tensor --overlap-step" \
+  "2" "2 --partition tensor" "2 --partition balanced --overlap-step"; do
+  # shellcheck disable=SC2086  # several words
+  [ "$first" = "$(hash_of --zero $zero)" ] || fail "--zero $zero counts"
+done
 for ddp in simple async; do  # their memory has no budget
   [ "$first" = "$(passes=2 hash_of --ddp $ddp)" ] || fail "--ddp $ddp counts"
 done

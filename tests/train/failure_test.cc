@@ -23,7 +23,7 @@
 #include "trainsys/recompute/checkpoint.h"
 #include "trainsys/tensor/tensor_memory.h"
 #include "trainsys/train/step.h"
-#include "trainsys/zero/zero1.h"
+#include "trainsys/zero/zero_optimizer.h"
 
 namespace trainsys {
 namespace {
@@ -66,7 +66,7 @@ uint64_t Train(Communicator& comm, const Visit& visit) {
   };
   const auto model = MakeResidualModel(comm.rank(), run_segment);
   BucketedDDP ddp(*model, comm, {.bucket_bytes = 32 << 10});
-  ZeRO1 optimizer(ddp.parameters(), comm, {.lr = 1e-2});
+  ZeROOptimizer optimizer(ddp, comm, AdamWOptions{.lr = 1e-2});
   const GradientHook hook(ddp.parameters()[ddp.parameters().size() / 2],
                           [&] { visit_in_step_1(Where::kGradientHook); });
   const Samples samples = MakeSamples(0).Part(comm.rank(), comm.ranks());

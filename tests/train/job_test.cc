@@ -19,6 +19,7 @@ namespace trainsys {
 namespace {
 
 using collectives::InvalidArgument;
+using enum Partition;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
@@ -66,6 +67,9 @@ struct Variant {
   int64_t bucket_kb;
   int zero;
   std::string recompute;
+  Partition partition = Partition::kFlat;
+  bool reduce_scatter = false;
+  bool overlap_step = false;
 };
 
 TEST(RunJobTest, BucketSizeShardingAndRecomputationChangeNoBit) {
@@ -74,11 +78,18 @@ TEST(RunJobTest, BucketSizeShardingAndRecomputationChangeNoBit) {
   for (const Variant& variant :
        {Variant{512, 1, "full"}, Variant{512, 0, "none"},
         Variant{64, 1, "none"}, Variant{64, 0, "full"}, Variant{1, 1, "full"},
-        Variant{1, 0, "none"}}) {
+        Variant{1, 0, "none"}, Variant{64, 2, "full"},
+        Variant{64, 2, "none", kByTensor, false, true},
+        Variant{512, 1, "none", kBalanced, true},
+        Variant{64, 1, "full", kByTensor, true, true},
+        Variant{64, 1, "full", kFlat, false, true}}) {
     JobOptions options = SmallJob();
     options.bucket_kb = variant.bucket_kb;
     options.zero = variant.zero;
     options.recompute = variant.recompute;
+    options.partition = variant.partition;
+    options.reduce_scatter = variant.reduce_scatter;
+    options.overlap_step = variant.overlap_step;
     SCOPED_TRACE(std::to_string(variant.bucket_kb) + " KiB, zero " +
                  std::to_string(variant.zero));
     ExpectSameTraining(expected, RunOnThreads(options, ShortText()));
@@ -130,15 +141,16 @@ TEST(RunJobTest, EveryKindOfDataParallelismGivesTheSameParameters) {
 TEST(RunJobTest, BytesAreCountedWholeAndSharded) {
   const int64_t parameters = ParameterCount({.context = 16});
   JobOptions options = SmallJob();
-  for (const int zero : {0, 1}) {
+  for (const int zero : {0, 1, 2}) {
     options.zero = zero;
-    int64_t state_bytes = 0;
+    int64_t state_bytes = 0, gradient_bytes = 0;
     for (const RankSummary& rank : RunOnThreads(options, ShortText()).ranks) {
       EXPECT_EQ(rank.parameter_bytes, 4 * parameters);
-      EXPECT_GE(rank.gradient_bytes, 4 * parameters);
+      gradient_bytes += rank.gradient_bytes;
       state_bytes += rank.state_bytes;
     }
     EXPECT_EQ(state_bytes, 8 * parameters * (zero == 0 ? 2 : 1));
+    EXPECT_EQ(gradient_bytes, 4 * parameters * (zero == 2 ? 1 : 2));
   }
 }
 
@@ -213,7 +225,7 @@ TEST(ValidateTest, ImpossibleOptionsAreRefusedEachInOneLineThatNamesThem) {
       {"bucket-kb", [](auto& o) { o.bucket_kb = int64_t{1} << 60; },
        "1152921504606846976"},
       {"ddp", [](auto& o) { o.ddp = "rings"; }, "'rings'"},
-      {"zero", [](auto& o) { o.zero = 2; }, "2"},
+      {"zero", [](auto& o) { o.zero = 3; }, "3"},
       {"zero", [](auto& o) { o.zero = -1; }, "-1"},
       {"lr", [](auto& o) { o.lr = 0; }, "0"},
       {"lr", [](auto& o) { o.lr = -1; }, "-1"},
@@ -231,6 +243,33 @@ TEST(ValidateTest, ImpossibleOptionsAreRefusedEachInOneLineThatNamesThem) {
                   AllOf(HasSubstr(impossible.name + " is " + impossible.value),
                         HasSubstr("expected")));
       EXPECT_EQ(std::string(e.what()).find('\n'), std::string::npos);
+    }
+  }
+}
+
+TEST(ValidateTest, OptionsThatDoNotGoTogetherAreRefusedWithWhatWould) {
+  const std::vector<Impossible> cases{
+      {"a partition", [](auto& o) { o.zero = 0, o.partition = kByTensor; },
+       "zero 1 or 2"},
+      {"overlap-step", [](auto& o) { o.zero = 0, o.overlap_step = true; },
+       "zero 1 or 2"},
+      {"reduce-scatter", [](auto& o) { o.zero = 0, o.reduce_scatter = true; },
+       "zero 1 or 2"},
+      {"ddp simple", [](auto& o) { o.zero = 2, o.ddp = "simple"; },
+       "ddp bucketed"},
+      {"ddp async", [](auto& o) { o.overlap_step = true, o.ddp = "async"; },
+       "ddp bucketed"},
+      {"ddp simple", [](auto& o) { o.reduce_scatter = true, o.ddp = "simple"; },
+       "ddp bucketed"}};
+  for (const Impossible& impossible : cases) {
+    JobOptions options = SmallJob();
+    impossible.set(options);
+    try {
+      Validate(options);
+      ADD_FAILURE() << impossible.name;
+    } catch (const InvalidArgument& e) {
+      EXPECT_THAT(e.what(), AllOf(HasSubstr(impossible.name),
+                                  HasSubstr("expected " + impossible.value)));
     }
   }
 }

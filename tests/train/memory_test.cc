@@ -80,7 +80,7 @@ INSTANTIATE_TEST_SUITE_P(Models, AgreementTest, testing::ValuesIn(Sizes()),
 
 TEST_P(AgreementTest, TheLedgerIsTheBudgetForEveryStageAndPolicy) {
   for (int ranks : {1, 2, 3, 4}) {
-    for (int zero : {0, 1}) {
+    for (int zero : {0, 1, 2}) {
       for (const char* recompute : {"none", "full", "every-2", "selective"}) {
         JobOptions options = Options(GetParam(), ranks);
         options.zero = zero;
@@ -100,6 +100,22 @@ TEST_P(AgreementTest, TheLedgerIsTheBudgetInF64AndForEveryBucketSize) {
       options.zero = bucket_kb == 64 ? 0 : 1;
       options.recompute = recompute;
       ExpectAsBudgeted(options, context());
+    }
+  }
+}
+
+TEST_P(AgreementTest, TheLedgerIsTheBudgetForEveryWayToCutAndToStep) {
+  for (int zero : {1, 2}) {
+    for (Partition partition :
+         {Partition::kFlat, Partition::kByTensor, Partition::kBalanced}) {
+      for (bool overlap_step : {false, true}) {
+        JobOptions options = Options(GetParam(), /*ranks=*/3);
+        options.zero = zero;
+        options.partition = partition;
+        options.reduce_scatter = !overlap_step;
+        options.overlap_step = overlap_step;
+        ExpectAsBudgeted(options, context());
+      }
     }
   }
 }

@@ -10,7 +10,7 @@
 #include "trainsys/ddp/bucketed_ddp.h"
 #include "trainsys/ddp/check_in_sync.h"
 #include "trainsys/timeline/overlap.h"
-#include "trainsys/zero/zero1.h"
+#include "trainsys/zero/zero_optimizer.h"
 
 namespace trainsys {
 namespace {
@@ -28,7 +28,7 @@ constexpr int64_t kSteps = 5;
 std::vector<double> Train(Communicator& comm) {
   const auto model = MakeMlp(comm.rank());
   BucketedDDP ddp(*model, comm, {.bucket_bytes = 32 << 10});
-  ZeRO1 optimizer(ddp.parameters(), comm, {.lr = 1e-2});
+  ZeROOptimizer optimizer(ddp, comm, AdamWOptions{.lr = 1e-2});
   const Samples samples = MakeSamples(0).Part(comm.rank(), comm.ranks());
   std::vector<double> losses;
   for (int64_t step = 0; step < kSteps; ++step) {

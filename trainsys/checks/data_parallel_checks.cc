@@ -15,8 +15,8 @@
 #include "trainsys/proof/references.h"
 #include "trainsys/tensor/compare.h"
 #include "trainsys/timeline/overlap.h"
-#include "trainsys/zero/flat_adamw.h"
-#include "trainsys/zero/zero1.h"
+#include "trainsys/zero/flat_optimizer.h"
+#include "trainsys/zero/zero_optimizer.h"
 
 namespace trainsys {
 namespace {
@@ -211,10 +211,10 @@ Recipe AdamWRecipe(const std::string& name, int ranks) {
   recipe.tolerance = 1e-4;
   recipe.model = recipe.plain_model = MakeMlp;
   recipe.sharded = [](Parameters p, Communicator& comm) {
-    return std::make_unique<ZeRO1>(std::move(p), comm, kAdamW);
+    return std::make_unique<ZeROOptimizer>(std::move(p), comm, kAdamW);
   };
   recipe.unsharded = [](Parameters p) {
-    return std::make_unique<FlatAdamW>(std::move(p), kAdamW);
+    return std::make_unique<FlatOptimizer>(std::move(p), kAdamW);
   };
   recipe.libtorch = [](Parameters p) {
     return LibtorchAdamW(std::move(p), kAdamW);

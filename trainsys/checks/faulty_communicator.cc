@@ -46,7 +46,7 @@ Work FaultyCommunicator::Post(Call call) {
   if (fault_ == Fault::kNoAverage && call.reduce_op == ReduceOp::kAverage) {
     call.reduce_op = ReduceOp::kSum;
   }
-  if (fault_ == Fault::kMissingAllGather && call.label == "zero1 params") {
+  if (fault_ == Fault::kMissingAllGather && call.label == "parameters") {
     return Work();
   }
   if (fault_ == Fault::kLaunchAtEnd && is_bucket) {

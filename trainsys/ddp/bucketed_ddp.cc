@@ -6,14 +6,19 @@
 
 #include <algorithm>
 #include <cmath>
+#include <exception>
+#include <map>
 #include <set>
 #include <utility>
 
 #include "collectives/errors.h"
 #include "collectives/gather.h"
 #include "collectives/rank/failure.h"
+#include "trainsys/ddp/gradient_buckets.h"
+#include "trainsys/ddp/gradient_shard.h"
 #include "trainsys/ddp/in_step.h"
 #include "trainsys/ddp/same_module.h"
+#include "trainsys/tensor/tensor_memory.h"
 
 namespace trainsys {
 
@@ -21,6 +26,7 @@ using collectives::AsBuffer;
 using collectives::Communicator;
 using collectives::Error;
 using collectives::InvalidArgument;
+using collectives::Work;
 
 namespace {
 
@@ -38,7 +44,9 @@ std::vector<std::string> Lines(const BucketedDDPOptions& options) {
           line("find_unused_parameters", options.find_unused_parameters),
           line("broadcast_buffers", options.broadcast_buffers),
           line("weigh_losses", options.weigh_losses),
-          line("comm_hook", options.comm_hook != nullptr)};
+          line("comm_hook", options.comm_hook != nullptr),
+          line("sharding", static_cast<int64_t>(options.sharding)),
+          line("partition", static_cast<int64_t>(options.partition))};
 }
 
 }  // namespace
@@ -55,7 +63,15 @@ BucketedDDP::BucketedDDP(torch::nn::Module& module, Communicator& comm,
   if (!options_.comm_hook) {
     throw InvalidArgument("comm_hook is empty, expected one: NoCompression()");
   }
+  if (options_.weigh_losses && options_.sharding == GradientSharding::kStored) {
+    throw InvalidArgument(
+        "weigh_losses with GradientSharding::kStored: the weight of a step is "
+        "known after its gradients are gone; expected kNone or kReduced");
+  }
   RefuseSparseGradients(module);
+  planned_ = TrainedOf(all_).tensors;
+  shard_plan_ =
+      PlanShards(BytesOfEach(planned_), comm.ranks(), options_.partition);
   AttributeMemoryOf(module);
   StartStep();
   FollowModule();
@@ -83,6 +99,7 @@ void BucketedDDP::BeginForward() {
         "BeginForward: what is trained has changed since this step began, with "
         "Join or a BeginForward before; expected that before it");
   }
+  if (HasNoSync()) RefuseNoSync();
   if (phase_ == Phase::kIdle) weight_->reset();  // of graphs run between steps
   if (HasNoSync()) {
     if (is_open_) {
@@ -94,6 +111,44 @@ void BucketedDDP::BeginForward() {
   } else {
     InStep(step_, [this] { BeginSync(); });
   }
+}
+
+void BucketedDDP::RefuseNoSync() const {
+  if (options_.sharding == GradientSharding::kStored) {
+    throw Error(
+        "BeginForward: NoSync, but this rank keeps no gradient of its own to "
+        "add to; expected FinishGradientSync after each micro-step");
+  }
+  if (follower_) {
+    throw Error(
+        "BeginForward: NoSync, but parameters are stepped inside each "
+        "backward; expected an optimizer that steps after it");
+  }
+}
+
+void BucketedDDP::Follow(BackwardFollower& follower) {
+  const auto refuse = [](const std::string& what) {
+    throw InvalidArgument("stepping inside backward with " + what +
+                          "; expected an optimizer that steps after it");
+  };
+  if (follower_) refuse("another optimizer that does");
+  if (options_.weigh_losses) {
+    refuse("weigh_losses, whose mean is known after it only");
+  }
+  if (options_.find_unused_parameters) {
+    refuse("find_unused_parameters, which are known after it only");
+  }
+  follower_ = &follower;
+}
+
+void BucketedDDP::Unfollow() {
+  if (follower_ && std::uncaught_exceptions() == 0) {
+    try {
+      for (Work& work : works_) work.Wait();
+    } catch (const std::exception&) {  // FinishGradientSync throws it again
+    }
+  }
+  follower_ = nullptr;
 }
 
 // The same collectives on every rank, whatever its part in the step.
@@ -108,10 +163,11 @@ void BucketedDDP::BeginSync() {
 }
 
 void BucketedDDP::OpenStep() {
+  if (follower_) follower_->BeforeForward();
   FollowModule();
   if (must_compare_) CheckSameStructure(module_, *comm_, Lines(options_));
   must_compare_ = false;
-  if (plan_ == Plan::kOrderIsKnown) PlanInOrderOfRank0();
+  if (plan_ == Plan::kOrderIsKnown && !HasShards()) PlanInOrderOfRank0();
   if (options_.broadcast_buffers) {
     BroadcastBuffers(module_, attendance_.first_rank, *comm_);
   }
@@ -120,8 +176,15 @@ void BucketedDDP::OpenStep() {
 
 // Cheap where nothing has changed.
 void BucketedDDP::FollowModule() {
+  if (store_) store_->Open();
   if (HasChanged()) {
+    if (store_ && HasShards()) {
+      throw Error(
+          "BeginForward: what is trained has changed while averaged gradients "
+          "are kept; expected ZeroGrad first, and before Join");
+    }
     NamedTensors trained = TrainedOf(all_);
+    std::vector<std::optional<size_t>> planned_of = PlannedOf(trained);
     std::set<const at::TensorImpl*> used;  // by micro-steps before
     for (size_t p = 0; p < trained_.tensors.size(); ++p) {
       if (!progress_.is_used()[p]) continue;
@@ -131,6 +194,11 @@ void BucketedDDP::FollowModule() {
       if (!p.requires_grad()) p.mutable_grad().reset();
     }
     trained_ = std::move(trained);
+    planned_of_ = std::move(planned_of);
+    trained_of_.assign(planned_.size(), std::nullopt);
+    for (size_t p = 0; p < planned_of_.size(); ++p) {
+      if (planned_of_[p]) trained_of_[*planned_of_[p]] = p;
+    }
     const size_t n = trained_.tensors.size();
     progress_ = BackwardProgress(n);
     order_.clear();
@@ -152,10 +220,10 @@ void BucketedDDP::FollowModule() {
 bool BucketedDDP::HasChanged() const {
   size_t num_trained = 0;
   for (const at::Tensor& p : all_.tensors) num_trained += p.requires_grad();
-  if (!buckets_ || num_trained != trained_.tensors.size()) return true;
+  if (!store_ || num_trained != trained_.tensors.size()) return true;
   for (size_t p = 0; p < num_trained; ++p) {
     const at::Tensor& tensor = trained_.tensors[p];
-    if (!tensor.requires_grad() || !buckets_->Fits(p)) return true;
+    if (!tensor.requires_grad() || !store_->Fits(p)) return true;
   }
   return false;
 }
@@ -171,12 +239,71 @@ void BucketedDDP::PlanInOrderOfRank0() {
 }
 
 void BucketedDDP::PlanBucketsIn(std::vector<size_t> order) {
-  if (buckets_ && order == order_) return;
+  if (store_ && order == order_) return;
   order_ = std::move(order);
-  buckets_.reset();  // first: what no gradient refers to is free again
-  buckets_ = std::make_unique<GradientBuckets>(trained_.tensors, order_,
-                                               LimitsOf(options_));
-  progress_.SetPlan(buckets_->plan());
+  store_.reset();  // first: what no gradient refers to is free again
+  const BucketLimits limits = LimitsOf(options_);
+  switch (options_.sharding) {
+    case GradientSharding::kNone:
+      store_ =
+          std::make_unique<GradientBuckets>(trained_.tensors, order_, limits);
+      break;
+    case GradientSharding::kReduced:
+      store_ = std::make_unique<GradientBuckets>(trained_.tensors, order_,
+                                                 limits, Sharded());
+      break;
+    case GradientSharding::kStored:
+      store_ = std::make_unique<GradientShard>(trained_.tensors, order_, limits,
+                                               Sharded());
+      break;
+  }
+  progress_.SetPlan(store_->plan());
+}
+
+// What each of `trained` is in planned_.
+// Errors: InvalidArgument, where gradients are sharded, for one that is not.
+std::vector<std::optional<size_t>> BucketedDDP::PlannedOf(
+    const NamedTensors& trained) const {
+  std::map<const at::TensorImpl*, size_t> index;
+  for (size_t p = 0; p < planned_.size(); ++p) {
+    index[planned_[p].unsafeGetTensorImpl()] = p;
+  }
+  std::vector<std::optional<size_t>> planned_of(trained.tensors.size());
+  for (size_t p = 0; p < trained.tensors.size(); ++p) {
+    const at::Tensor& tensor = trained.tensors[p];
+    const auto found = index.find(tensor.unsafeGetTensorImpl());
+    if (found != index.end() && static_cast<int64_t>(tensor.nbytes()) ==
+                                    shard_plan_.tensor_bytes[found->second]) {
+      planned_of[p] = found->second;
+    } else if (options_.sharding != GradientSharding::kNone) {
+      throw InvalidArgument("parameter '" + trained.names[p] +
+                            "' is in no shard: it was frozen, or of another "
+                            "size or dtype, when BucketedDDP was made; make a "
+                            "new one");
+    }
+  }
+  return planned_of;
+}
+
+ShardedParameters BucketedDDP::Sharded() const {
+  ShardedParameters sharded;
+  sharded.shards = shard_plan_.shards;
+  sharded.rank = comm_->rank();
+  for (const std::optional<size_t>& planned : planned_of_) {
+    sharded.offsets.push_back(shard_plan_.offsets[planned.value()]);
+  }
+  return sharded;
+}
+
+at::Tensor BucketedDDP::Gradient(size_t parameter, int64_t begin,
+                                 int64_t elems) const {
+  const std::optional<size_t> trained = trained_of_[parameter];
+  return trained ? store_->Result(*trained, begin, elems) : at::Tensor();
+}
+
+at::Tensor BucketedDDP::ReducedGradient(size_t parameter, int64_t begin,
+                                        int64_t elems) const {
+  return store_->Reduced(trained_of_[parameter].value(), begin, elems);
 }
 
 at::Tensor BucketedDDP::Weigh(const at::Tensor& loss, double weight) {

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,9 +18,10 @@
 #include "trainsys/ddp/bucket_plan.h"
 #include "trainsys/ddp/comm_hook.h"
 #include "trainsys/ddp/data_parallel.h"
-#include "trainsys/ddp/gradient_buckets.h"
+#include "trainsys/ddp/gradient_store.h"
 #include "trainsys/ddp/module_parameters.h"
 #include "trainsys/ddp/parameter_hooks.h"
+#include "trainsys/zero/shard_plan.h"
 
 namespace trainsys {
 
@@ -35,6 +37,25 @@ struct BucketedDDPOptions {
   // The mean is over samples, not over ranks: every loss goes through Weigh.
   bool weigh_losses = false;
   CommHook comm_hook = NoCompression();
+  // ZeRO: what each rank has of the gradients, cut by `partition`. With
+  // kReduced, accumulate under NoSync. With kStored each micro-step ends with
+  // FinishGradientSync, whose averages add up until ZeroGrad (this one, or the
+  // optimizer's: the module's own does not see shards); NoSync and weigh_losses
+  // are refused.
+  GradientSharding sharding = GradientSharding::kNone;
+  Partition partition = Partition::kFlat;
+};
+
+// Who works with gradients while backward is still running.
+class BackwardFollower {
+ public:
+  virtual ~BackwardFollower() = default;
+  // The gradients of a bucket are means over ranks now, as far as this rank has
+  // them. On the rank's own thread, in the order of buckets. `parameters`:
+  // indices into planned().
+  virtual void OnReduced(std::span<const size_t> parameters) = 0;
+  // Before a forward begins on the parameters.
+  virtual void BeforeForward() = 0;
 };
 
 // What Join does once some ranks have batches left and others have none.
@@ -78,7 +99,7 @@ class BucketedDDP final : public DataParallel {
   }
   const std::vector<std::string>& names() const { return trained_.names; }
   // As of the last BeginForward.
-  const std::vector<Bucket>& buckets() const { return buckets_->plan(); }
+  const std::vector<Bucket>& buckets() const { return store_->plan(); }
 
   void BeginForward() override;
   // Errors: also Error, on every rank: for parameters that ranks have not used,
@@ -116,17 +137,39 @@ class BucketedDDP final : public DataParallel {
   //
   // Example:
   //   while (ddp.Join(batches.left())) {
-  //     ddp.ZeroGrad();
   //     if (batches.left() > 0) Backward(ddp, batches.Next());
   //     ddp.FinishGradientSync();
   //     optimizer.Step();
+  //     ddp.ZeroGrad();  // before Join: what is kept then is added to
   //   }
   bool Join(int64_t batches_left, Uneven uneven = Uneven::kContributeZeros);
 
+  // From now on `follower`, the only one, hears of each bucket. Means must be
+  // known as soon as a bucket is reduced, so NoSync, retain_graph and the
+  // options weigh_losses and find_unused_parameters are refused with it.
+  // Lifetime: `follower` outlives this, or ends it by Unfollow.
+  void Follow(BackwardFollower& follower);
+  // Blocks: until it has heard of the buckets that are posted, as all ranks'
+  // do; not while an exception unwinds.
+  void Unfollow();
+
+  // The parameters that were trained at construction, and how they are cut.
+  // Where gradients are sharded, only they can be thawed again.
+  const std::vector<at::Tensor>& planned() const { return planned_; }
+  const ShardPlan& shard_plan() const { return shard_plan_; }
+
+  // After FinishGradientSync: a part, in elements, of the averaged gradient of
+  // planned()[parameter], which this rank must have. Shape: [elems]; undefined
+  // if no rank had a gradient.
+  at::Tensor Gradient(size_t parameter, int64_t begin, int64_t elems) const;
+  // The same inside OnReduced, where there always is one.
+  at::Tensor ReducedGradient(size_t parameter, int64_t begin,
+                             int64_t elems) const;
+
   // When each parameter's gradient was last ready, NowNs(); 0 if it never was.
   const std::vector<int64_t>& ready_ns() const { return progress_.ready_ns(); }
-  // Bytes of the buckets' storages: all gradients, padding included.
-  int64_t GradientBytes() const { return buckets_->Bytes(); }
+  // Of the storages in which gradients stay, padding included.
+  int64_t GradientBytes() const override { return store_->Bytes(); }
 
  private:
   enum class Phase {
@@ -149,23 +192,33 @@ class BucketedDDP final : public DataParallel {
   // Before forward.
   bool HasMicroSteps() const;
   bool IsUnderWay() const;
+  bool HasShards() const;
+  void RefuseNoSync() const;
   void BeginSync();
   void OpenStep();
   void FollowModule();
   bool HasChanged() const;
   void PlanInOrderOfRank0();
   void PlanBucketsIn(std::vector<size_t> order);
+  ShardedParameters Sharded() const;
+  std::vector<std::optional<size_t>> PlannedOf(
+      const NamedTensors& trained) const;
   // Inside backward.
   void OnGradientReady(size_t parameter);
   void CheckGradient(size_t parameter) const;
   void PostNextBucket();
+  bool Bring(size_t parameter);
+  void AwaitBufferFor(size_t bucket);
+  void OnReduced(size_t bucket, double divisor);
+  bool IsF16(size_t bucket) const;
   bool IsMeanOfRanks() const;
   collectives::ReduceOp OpOf(size_t bucket) const;
+  double DivisorOf(size_t bucket, double divisor) const;
   // After it.
   std::vector<BackwardReport> CompleteBackward(BackwardReport::Outcome outcome);
   void BringTheRest();
   void AverageGradients();
-  void DivideBy(double divisor);
+  void DivideBy(double weight);
   void AwaitAll();
   void StartStep();
   void ThrowIfGivenUp(const std::vector<BackwardReport>& reports);
@@ -183,7 +236,14 @@ class BucketedDDP final : public DataParallel {
   Plan plan_ = Plan::kByRegistration;
   bool must_compare_ = false;       // requires_grad has changed
   std::vector<size_t> order_seen_;  // in the last synchronized backward
-  std::unique_ptr<GradientBuckets> buckets_;
+  std::unique_ptr<GradientStore> store_;
+  std::vector<at::Tensor> planned_;                // trained at construction
+  ShardPlan shard_plan_;                           // of them
+  std::vector<std::optional<size_t>> planned_of_;  // of each trained one
+  std::vector<std::optional<size_t>> trained_of_;  // of each planned one
+  BackwardFollower* follower_ = nullptr;
+  // Of this object, for what may run after it.
+  const std::shared_ptr<bool> is_alive_ = std::make_shared<bool>(true);
 
   // Of the step that is running.
   int64_t step_ = 0;

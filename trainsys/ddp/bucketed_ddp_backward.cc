@@ -1,5 +1,6 @@
 // What a BucketedDDP does inside backward and after it.
 #include <c10/core/GradMode.h>
+#include <torch/csrc/autograd/graph_task.h>
 
 #include <algorithm>
 #include <exception>
@@ -24,13 +25,14 @@ using Outcome = BackwardReport::Outcome;
 
 void BucketedDDP::OnGradientReady(size_t parameter) {
   CheckGradient(parameter);
-  if (buckets_->Bring(parameter)) progress_.MarkUsed(parameter);
+  if (Bring(parameter)) progress_.MarkUsed(parameter);
   if (phase_ == Phase::kNoSync) return;
   // Until it is averaged: who clips or scales it now would do so to its own
   // rank's, while others read it.
   trained_.tensors[parameter].mutable_grad().reset();
   progress_.MarkReady(parameter, collectives::NowNs());
-  while (works_.size() < buckets_->size() && progress_.IsFull(works_.size())) {
+  while (works_.size() < store_->plan().size() &&
+         progress_.IsFull(works_.size())) {
     PostNextBucket();
   }
 }
@@ -56,6 +58,12 @@ void BucketedDDP::CheckGradient(size_t parameter) const {
         "got a gradient without BeginForward; expected one before each "
         "forward");
   }
+  if (follower_ && torch::autograd::get_current_graph_task_keep_graph()) {
+    refuse(
+        "got a gradient with retain_graph, but is stepped inside this "
+        "backward; expected backward() without it, or an optimizer that steps "
+        "after it");
+  }
   if (progress_.IsReady(parameter)) {
     refuse(
         "got a second gradient before FinishGradientSync; expected one "
@@ -63,23 +71,63 @@ void BucketedDDP::CheckGradient(size_t parameter) const {
   }
 }
 
+// To the buffer of the bucket whose turn it is, perhaps.
+bool BucketedDDP::Bring(size_t parameter) {
+  AwaitBufferFor(works_.size());
+  return store_->Bring(parameter);
+}
+
 void BucketedDDP::PostNextBucket() {
   const size_t b = works_.size();
-  works_.push_back(InStep(step_, [this, b] {
-    return options_.comm_hook({buckets_->flat(b), OpOf(b), buckets_->label(b)},
-                              *comm_);
-  }));
+  AwaitBufferFor(b);
+  FullBucket full = store_->Close(b);
+  full.op = OpOf(b);
+  // Losses that are weighed are divided at the end, when all weights are known.
+  const double divisor = IsMeanOfRanks() || options_.weigh_losses
+                             ? 1
+                             : DivisorOf(b, attendance_.num_ranks);
+  works_.push_back(
+      InStep(step_, [&] { return options_.comm_hook(full, *comm_); }));
+  // A Work that was dropped may be done after this has gone.
+  works_.back().OnDone([this, b, divisor, alive = std::weak_ptr(is_alive_)] {
+    if (!alive.expired()) OnReduced(b, divisor);
+  });
+}
+
+// Where buckets share buffers, one that is being reduced must be kept first.
+void BucketedDDP::AwaitBufferFor(size_t bucket) {
+  if (bucket >= store_->num_buffers() && bucket < store_->plan().size()) {
+    InStep(step_, [&] { works_[bucket - store_->num_buffers()].Wait(); });
+  }
+}
+
+void BucketedDDP::OnReduced(size_t bucket, double divisor) {
+  store_->Keep(bucket, divisor);
+  if (!follower_) return;
+  std::vector<size_t> planned;
+  for (size_t p : store_->plan()[bucket].parameters) {
+    if (planned_of_[p]) planned.push_back(*planned_of_[p]);
+  }
+  follower_->OnReduced(planned);
 }
 
 bool BucketedDDP::IsMeanOfRanks() const {
   return !options_.weigh_losses && attendance_.num_ranks == comm_->ranks();
 }
 
+bool BucketedDDP::IsF16(size_t bucket) const {
+  const size_t p = store_->plan()[bucket].parameters[0];
+  return trained_.tensors[p].scalar_type() == at::kHalf;
+}
+
 // A sum that is divided later; but that of many ranks may be too large for f16
 // where their mean is not.
 ReduceOp BucketedDDP::OpOf(size_t bucket) const {
-  return IsMeanOfRanks() || buckets_->IsF16(bucket) ? ReduceOp::kAverage
-                                                    : ReduceOp::kSum;
+  return IsMeanOfRanks() || IsF16(bucket) ? ReduceOp::kAverage : ReduceOp::kSum;
+}
+
+double BucketedDDP::DivisorOf(size_t bucket, double divisor) const {
+  return IsF16(bucket) ? divisor / comm_->ranks() : divisor;
 }
 
 // ---- After backward
@@ -102,10 +150,10 @@ void BucketedDDP::FinishGradientSync() {
 
 // After it every gradient, or zeros, is in its place.
 void BucketedDDP::BringTheRest() {
-  if (!attendance_.has_me) ZeroGrad();
+  if (!attendance_.has_me) DataParallel::ZeroGrad();
   for (size_t p = 0; p < trained_.tensors.size(); ++p) {
     if (!progress_.IsReady(p)) {
-      buckets_->Bring(p);
+      Bring(p);
     } else if (trained_.tensors[p].grad().defined()) {
       throw Error("the gradient of '" + trained_.names[p] +
                   "' was set between backward and FinishGradientSync, while it "
@@ -115,29 +163,19 @@ void BucketedDDP::BringTheRest() {
 }
 
 void BucketedDDP::AverageGradients() {
-  const bool is_mean_of_ranks = IsMeanOfRanks();
-  const int num_ranks = attendance_.num_ranks;
   const std::vector<BackwardReport> reports =
       CompleteBackward(attendance_.has_me ? Outcome::kDone : Outcome::kNoBatch);
   ThrowIfGivenUp(reports);
   ThrowIfUnused(reports);
-  if (!is_mean_of_ranks) {
-    DivideBy(options_.weigh_losses ? WeightOf(reports) : num_ranks);
-  }
+  if (options_.weigh_losses) DivideBy(WeightOf(reports));
   for (size_t p = 0; p < trained_.tensors.size(); ++p) {
-    if (IsUsedAnywhere(reports, p)) {
-      buckets_->Show(p);
-    } else {
-      trained_.tensors[p].mutable_grad().reset();
-    }
+    store_->Show(p, IsUsedAnywhere(reports, p));
   }
 }
 
-// See OpOf.
-void BucketedDDP::DivideBy(double divisor) {
-  for (size_t b = 0; b < buckets_->size(); ++b) {
-    buckets_->Divide(b,
-                     buckets_->IsF16(b) ? divisor / comm_->ranks() : divisor);
+void BucketedDDP::DivideBy(double weight) {
+  for (size_t b = 0; b < store_->plan().size(); ++b) {
+    store_->Divide(b, DivisorOf(b, weight));
   }
 }
 
@@ -169,6 +207,7 @@ void BucketedDDP::Reset(std::string_view why) {
   if (phase_ == Phase::kNoSync) BeginSync();
   BringTheRest();
   const auto reports = CompleteBackward(Outcome::kGivenUp);
+  ZeroGrad();
   CauseOf(*WhoGaveUp(reports), why);
 }
 
@@ -177,11 +216,17 @@ void BucketedDDP::ZeroGrad() {
   if (IsUnderWay()) return;
   weight_->reset();
   progress_.Restart();
+  store_->Drop();
 }
 
 bool BucketedDDP::HasMicroSteps() const {
   const std::vector<bool>& is_used = progress_.is_used();
   return std::find(is_used.begin(), is_used.end(), true) != is_used.end();
+}
+
+// Are there averaged gradients where a new store would not have them?
+bool BucketedDDP::HasShards() const {
+  return options_.sharding != GradientSharding::kNone && !store_->IsEmpty();
 }
 
 bool BucketedDDP::IsUnderWay() const {
@@ -190,7 +235,7 @@ bool BucketedDDP::IsUnderWay() const {
 
 // Posts what this rank has not posted yet, and waits for all of it.
 std::vector<BackwardReport> BucketedDDP::CompleteBackward(Outcome outcome) {
-  while (works_.size() < buckets_->size()) PostNextBucket();
+  while (works_.size() < store_->plan().size()) PostNextBucket();
   std::vector<uint8_t> mine = Encode({outcome, *weight_, progress_.is_used()});
   std::vector<uint8_t> all(mine.size() * static_cast<size_t>(comm_->ranks()));
   works_.push_back(comm_->StartAllGather(

@@ -2,6 +2,7 @@
 
 #include <ATen/ops/empty.h>
 
+#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -19,6 +20,17 @@ bool IsWiderThan16Bits(const at::Tensor& flat) {
   return flat.element_size() > 2;
 }
 
+// In place. `data`: of the bucket's shape.
+Work StartReduction(const at::Tensor& data, ReduceOp op,
+                    const FullBucket& bucket, Communicator& comm) {
+  const collectives::Buffer all = BufferOf(data);
+  if (bucket.counts.empty()) return comm.StartAllReduce(all, op, bucket.label);
+  const auto own = bucket.counts.begin() + comm.rank();
+  const int64_t begin = std::accumulate(bucket.counts.begin(), own, int64_t{0});
+  return comm.StartReduceScatter(all, BufferOf(AliasOf(data, begin, {*own})),
+                                 bucket.counts, op, bucket.label);
+}
+
 // There and back in `dtype`.
 CommHook CompressTo(at::ScalarType dtype) {
   return [dtype](const FullBucket& bucket, Communicator& comm) {
@@ -27,8 +39,7 @@ CommHook CompressTo(at::ScalarType dtype) {
     const at::Tensor compressed = bucket.flat.to(dtype);
     // A sum may be too large for 16 bits where the mean is not.
     const double scale = bucket.op == ReduceOp::kSum ? comm.ranks() : 1;
-    Work work = comm.StartAllReduce(BufferOf(compressed), ReduceOp::kAverage,
-                                    bucket.label);
+    Work work = StartReduction(compressed, ReduceOp::kAverage, bucket, comm);
     work.OnDone([compressed, flat = bucket.flat, scale] {
       flat.copy_(compressed);
       if (scale != 1) flat.mul_(scale);
@@ -48,7 +59,7 @@ void FoldInto(const at::Tensor& flat, const at::Tensor& gathered, ReduceOp op) {
 
 CommHook NoCompression() {
   return [](const FullBucket& bucket, Communicator& comm) {
-    return comm.StartAllReduce(BufferOf(bucket.flat), bucket.op, bucket.label);
+    return StartReduction(bucket.flat, bucket.op, bucket, comm);
   };
 }
 

@@ -3,8 +3,10 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "collectives/communicator.h"
 
@@ -15,9 +17,13 @@ struct FullBucket {
   at::Tensor flat;  // [elems], of the bucket's dtype
   collectives::ReduceOp op = collectives::ReduceOp::kAverage;  // or kSum
   std::string label;                                           // "bucket 3"
+  // Where given, the elements of each rank's part: only it gets the reduction
+  // of its part, in place, by a reduce-scatter. Elsewhere anything may be left.
+  std::vector<int64_t> counts;
 };
 
-// Posts what makes `bucket.flat` its reduction over ranks. Result: a Work; once
+// Posts what makes `bucket.flat`, or this rank's part of it, its reduction over
+// ranks. Result: a Work; once
 // it is done and its continuations have run, the reduction is there. Every rank
 // calls it for the same buckets in the same order, inside backward; it must not
 // block.

@@ -3,6 +3,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
 #include <vector>
 
 namespace trainsys {
@@ -43,6 +44,9 @@ class DataParallel {
   // their way, and may be undefined: who clips or scales them does so after it.
   // Errors: Error if the last forward began under NoSync, or none began.
   virtual void FinishGradientSync() = 0;
+
+  // Bytes of the gradients' storages as they are now, padding included.
+  virtual int64_t GradientBytes() const;
 
   // Drops the gradients, and with them the micro-steps that have added to them
   // (who drops gradients otherwise leaves these counted): undefined until the

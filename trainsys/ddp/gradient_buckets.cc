@@ -3,7 +3,7 @@
 #include <ATen/ops/zeros.h>
 
 #include <cstring>
-#include <sstream>
+#include <utility>
 
 #include "collectives/errors.h"
 #include "trainsys/memory/ledger.h"
@@ -12,46 +12,30 @@
 namespace trainsys {
 namespace {
 
-std::vector<ParameterSize> SizesOf(const std::vector<at::Tensor>& parameters) {
-  std::vector<ParameterSize> sizes;
-  for (const at::Tensor& p : parameters) {
-    sizes.push_back({p.numel(), static_cast<int64_t>(p.element_size()),
-                     static_cast<int>(p.scalar_type())});
-  }
-  return sizes;
-}
-
-// Whoever sets a gradient may set anything.
-bool IsLike(const at::Tensor& grad, const at::Tensor& parameter) {
-  return grad.layout() == at::kStrided && grad.sizes() == parameter.sizes() &&
-         grad.scalar_type() == parameter.scalar_type();
-}
-
-void RefuseUnlike(const at::Tensor& grad, const at::Tensor& parameter) {
-  if (IsLike(grad, parameter)) return;
-  std::ostringstream text;
-  text << "a parameter " << parameter.sizes() << " "
-       << c10::toString(parameter.scalar_type()) << " has a gradient "
-       << grad.sizes() << " " << c10::toString(grad.scalar_type())
-       << (grad.layout() == at::kStrided ? "" : " that is sparse")
-       << "; expected the same shape and dtype, dense";
-  throw collectives::InvalidArgument(text.str());
+// A part of a contiguous tensor. Shape: [elems]
+at::Tensor Part(const at::Tensor& tensor, int64_t begin, int64_t elems) {
+  return AliasOf(tensor, begin, {elems});
 }
 
 }  // namespace
 
 GradientBuckets::GradientBuckets(const std::vector<at::Tensor>& parameters,
                                  const std::vector<size_t>& order,
-                                 const BucketLimits& limits)
+                                 const BucketLimits& limits,
+                                 std::optional<ShardedParameters> sharded)
     : parameters_(parameters),
+      sharded_(std::move(sharded)),
       plan_(PlanBuckets(SizesOf(parameters), order, limits)),
       places_(parameters.size()) {
-  for (size_t b = 0; b < plan_.size(); ++b) MakeBucket(b);
+  const std::vector<ParameterSize> sizes = SizesOf(parameters);
+  for (size_t b = 0; b < plan_.size(); ++b) {
+    if (sharded_) plan_[b] = InOrderOfShards(plan_[b], sizes, *sharded_);
+    MakeBucket(b);
+  }
 }
 
 void GradientBuckets::MakeBucket(size_t bucket) {
   const Bucket& plan = plan_[bucket];
-  labels_.push_back("bucket " + std::to_string(bucket));
   flat_.push_back(at::zeros(
       {plan.layout.elems},
       parameters_[plan.parameters[0]].options().requires_grad(false)));
@@ -65,12 +49,15 @@ void GradientBuckets::MakeBucket(size_t bucket) {
     place.elems = parameters_[p].numel();
     place.gradient = Values(p);
     place.data = place.gradient.data_ptr();
+    place.is_own =
+        !sharded_ || IsWhollyOwn(p, parameters_[p].nbytes(), *sharded_);
     const at::Tensor& grad = parameters_[p].grad();
     // Any other is refused when it is needed.
     if (grad.defined() && IsLike(grad, parameters_[p])) Bring(p);
   }
-  Attribute(flat_[bucket], MemoryCategory::kGradient,
-            padding * flat_[bucket].element_size());
+  const int64_t elem_bytes = flat_[bucket].element_size();
+  if (sharded_) shards_.push_back(CutBucket(plan, elem_bytes, *sharded_));
+  Attribute(flat_[bucket], MemoryCategory::kGradient, padding * elem_bytes);
 }
 
 bool GradientBuckets::Fits(size_t parameter) const {
@@ -84,7 +71,7 @@ bool GradientBuckets::Bring(size_t parameter) {
   const at::Tensor& grad = parameters_[parameter].grad();
   Place& place = places_[parameter];
   if (!grad.defined()) {
-    Values(parameter).zero_();
+    Values(parameter).fill_(-0.0);
     return false;
   }
   RefuseUnlike(grad, parameters_[parameter]);
@@ -95,7 +82,7 @@ bool GradientBuckets::Bring(size_t parameter) {
     } else {
       Values(parameter).copy_(grad.detach().contiguous());
     }
-    Show(parameter);
+    Point(parameter);
   }
   return true;
 }
@@ -106,7 +93,7 @@ at::Tensor GradientBuckets::Values(size_t parameter) const {
                  parameters_[parameter].sizes());
 }
 
-void GradientBuckets::Show(size_t parameter) {
+void GradientBuckets::Point(size_t parameter) {
   Place& place = places_[parameter];
   const at::Tensor& p = parameters_[parameter];
   // Whoever held the gradient may have pointed it elsewhere.
@@ -117,8 +104,59 @@ void GradientBuckets::Show(size_t parameter) {
   p.mutable_grad() = place.gradient;
 }
 
+void GradientBuckets::Open() {
+  if (sharded_ && !is_empty_) {
+    throw collectives::Error(
+        "BeginForward: the gradients of the step before are at their owners "
+        "only, so none can be added to them; expected ZeroGrad first, and "
+        "NoSync to accumulate");
+  }
+}
+
+FullBucket GradientBuckets::Close(size_t bucket) {
+  FullBucket full;
+  full.flat = flat_[bucket];
+  full.label = "bucket " + std::to_string(bucket);
+  if (sharded_) full.counts = shards_[bucket].counts;
+  return full;
+}
+
+void GradientBuckets::Keep(size_t bucket, double divisor) {
+  if (divisor != 1) Divide(bucket, divisor);
+}
+
 void GradientBuckets::Divide(size_t bucket, double divisor) {
   flat_[bucket].div_(divisor);
+}
+
+void GradientBuckets::Show(size_t parameter, bool has_gradient) {
+  is_empty_ = false;
+  places_[parameter].has_result = has_gradient;
+  if (has_gradient && places_[parameter].is_own) {
+    Point(parameter);
+  } else {
+    parameters_[parameter].mutable_grad().reset();
+  }
+}
+
+void GradientBuckets::Drop() {
+  is_empty_ = true;
+  for (Place& place : places_) place.has_result = false;
+}
+
+at::Tensor GradientBuckets::Result(size_t parameter, int64_t begin,
+                                   int64_t elems) const {
+  const at::Tensor& grad = parameters_[parameter].grad();
+  if (grad.defined()) return Part(grad.contiguous(), begin, elems);
+  const Place& place = places_[parameter];
+  if (place.is_own || !place.has_result) return {};
+  return Reduced(parameter, begin, elems);
+}
+
+at::Tensor GradientBuckets::Reduced(size_t parameter, int64_t begin,
+                                    int64_t elems) const {
+  const Place& place = places_[parameter];
+  return Part(flat_[place.bucket], place.offset + begin, elems);
 }
 
 int64_t GradientBuckets::Bytes() const {

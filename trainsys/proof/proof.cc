@@ -5,7 +5,7 @@
 #include "trainsys/model/transformer_lm.h"
 #include "trainsys/proof/references.h"
 #include "trainsys/tensor/compare.h"
-#include "trainsys/zero/flat_adamw.h"
+#include "trainsys/zero/flat_optimizer.h"
 
 namespace trainsys {
 namespace {
@@ -22,7 +22,7 @@ std::shared_ptr<TransformerLM> PlainModel(JobOptions options,
 
 Parameters ReferenceA(const JobOptions& options, const ByteDataset& data) {
   const auto model = PlainModel(options, data);
-  FlatAdamW optimizer(model->parameters(), OptimizerOptions(options));
+  FlatOptimizer optimizer(model->parameters(), AdamWOf(options));
   TrainInMicroSteps(model->parameters(), optimizer, options.snapshot_steps,
                     options.ranks, [&](int64_t step, int rank) {
                       return LocalLoss(options, data, *model, step, rank);
@@ -32,8 +32,7 @@ Parameters ReferenceA(const JobOptions& options, const ByteDataset& data) {
 
 Parameters ReferenceB(const JobOptions& options, const ByteDataset& data) {
   const auto model = PlainModel(options, data);
-  const auto optimizer =
-      LibtorchAdamW(model->parameters(), OptimizerOptions(options));
+  const auto optimizer = LibtorchAdamW(model->parameters(), AdamWOf(options));
   TrainOnWholeBatch(*optimizer, options.snapshot_steps, [&](int64_t step) {
     return WholeLoss(options, data, *model, step);
   });

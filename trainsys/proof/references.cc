@@ -3,6 +3,7 @@
 #include <torch/optim/adamw.h>
 #include <torch/optim/sgd.h>
 
+#include <cmath>
 #include <utility>
 
 namespace trainsys {
@@ -20,7 +21,23 @@ class Wrapped final : public Optimizer {
       if (p.grad().defined()) p.mutable_grad().zero_();
     }
   }
-  void Step() override { optimizer_.step(); }
+  void StepScaled(double gradient_scale) override {
+    if (gradient_scale != 1) {
+      for (at::Tensor& p : parameters_) {
+        if (p.grad().defined()) p.mutable_grad().mul_(gradient_scale);
+      }
+    }
+    optimizer_.step();
+  }
+  double GradNorm() override {
+    double squares = 0;
+    for (const at::Tensor& p : parameters_) {
+      if (!p.grad().defined()) continue;
+      const double norm = p.grad().to(at::kDouble).norm().item<double>();
+      squares += norm * norm;
+    }
+    return std::sqrt(squares);
+  }
   // Reported by no one: libtorch's optimizers are references here.
   int64_t StateBytes() const override { return 0; }
 

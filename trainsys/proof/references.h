@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "trainsys/optim/adamw.h"
 #include "trainsys/optim/optimizer.h"
+#include "trainsys/optim/optimizer_options.h"
 
 namespace trainsys {
 

@@ -126,7 +126,7 @@ std::string RankTable(const JobReport& report) {
   std::string text =
       fmt::format("{:>4} {:>12} {:>12} {:>12} {:>9} {:>17} {:>12}   {}\n",
                   "rank", "parameters", "gradients", "optimizer", "of whole",
-                  "all-reduces in", "sent a step", "wait a step, ms");
+                  "reductions in", "sent a step", "wait a step, ms");
   text += fmt::format("{:>4} {:>12} {:>12} {:>12} {:>9} {:>17} {:>12}   {}\n",
                       "", "bytes", "bytes", "bytes", "", "backward", "bytes*",
                       "peers + data");

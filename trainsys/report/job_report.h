@@ -18,8 +18,8 @@ struct RankReport {
   RankSummary bytes;
   MemoryReport memory;
   int64_t num_steps = 0;
-  int64_t num_posted_in_backward = 0;  // bucket all-reduces
-  int64_t num_buckets = 0;             // bucket all-reduces in all
+  int64_t num_posted_in_backward = 0;  // bucket reductions
+  int64_t num_buckets = 0;             // bucket reductions in all
   int64_t sent_bytes_per_step = 0;     // by rule, mean over steps
   double waited_for_peers_ms = 0;      // a step, mean
   double waited_for_data_ms = 0;

@@ -38,6 +38,20 @@ DType DTypeOf(const at::Tensor& tensor) {
   }
 }
 
+// `offset`: in elements of the options' dtype.
+at::Tensor Alias(const at::Storage& storage, int64_t offset,
+                 const at::TensorOptions& options, at::IntArrayRef sizes) {
+  std::vector<int64_t> strides(sizes.size());
+  int64_t stride = 1;
+  for (size_t i = sizes.size(); i-- > 0;) {
+    strides[i] = stride;
+    stride *= std::max<int64_t>(sizes[i], 1);
+  }
+  at::Tensor alias = at::empty({0}, options);
+  alias.set_(storage, offset, sizes, strides);
+  return alias;
+}
+
 constexpr uint64_t kFnvOffset = 14695981039346656037ULL;
 constexpr uint64_t kFnvPrime = 1099511628211ULL;
 
@@ -65,17 +79,25 @@ collectives::Buffer BufferOf(const at::Tensor& tensor) {
                            : collectives::kHostMemory};
 }
 
+std::vector<int64_t> BytesOfEach(const std::vector<at::Tensor>& tensors) {
+  std::vector<int64_t> bytes;
+  for (const at::Tensor& t : tensors) {
+    bytes.push_back(static_cast<int64_t>(t.nbytes()));
+  }
+  return bytes;
+}
+
 at::Tensor AliasOf(const at::Tensor& flat, int64_t offset,
                    at::IntArrayRef sizes) {
-  std::vector<int64_t> strides(sizes.size());
-  int64_t stride = 1;
-  for (size_t i = sizes.size(); i-- > 0;) {
-    strides[i] = stride;
-    stride *= std::max<int64_t>(sizes[i], 1);
-  }
-  at::Tensor alias = at::empty({0}, flat.options());
-  alias.set_(flat.storage(), flat.storage_offset() + offset, sizes, strides);
-  return alias;
+  return Alias(flat.storage(), flat.storage_offset() + offset, flat.options(),
+               sizes);
+}
+
+at::Tensor AliasOfBytes(const at::Tensor& bytes, int64_t begin,
+                        at::ScalarType dtype, at::IntArrayRef sizes) {
+  const auto elem_bytes = static_cast<int64_t>(c10::elementSize(dtype));
+  return Alias(bytes.storage(), (bytes.storage_offset() + begin) / elem_bytes,
+               bytes.options().dtype(dtype), sizes);
 }
 
 void MarkWritten(const at::Tensor& tensor) {

@@ -16,11 +16,19 @@ namespace trainsys {
 // collective moves.
 collectives::Buffer BufferOf(const at::Tensor& tensor);
 
+// Of their elements.
+std::vector<int64_t> BytesOfEach(const std::vector<at::Tensor>& tensors);
+
 // A tensor of `sizes` over `flat`'s memory from element `offset` on. Unlike
 // narrow() it is no autograd view, so it may be detached in place and stand
 // as a gradient or as a parameter's data.
 at::Tensor AliasOf(const at::Tensor& flat, int64_t offset,
                    at::IntArrayRef sizes);
+
+// The same over bytes. `bytes`: a tensor of u8; `begin`: a multiple of the
+// dtype's size.
+at::Tensor AliasOfBytes(const at::Tensor& bytes, int64_t begin,
+                        at::ScalarType dtype, at::IntArrayRef sizes);
 
 // Tells autograd that `tensor` was written behind its back: a graph that has
 // saved it then refuses to run backward, as after any in-place operation.

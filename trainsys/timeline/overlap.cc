@@ -19,7 +19,8 @@ std::optional<PhaseRecord> FindPhase(const Recorder& recorder,
 
 bool IsBucket(const Record& record) {
   return record.channel == "ddp" && record.is_async &&
-         record.operation == Operation::kAllReduce;
+         (record.operation == Operation::kAllReduce ||
+          record.operation == Operation::kReduceScatter);
 }
 
 std::vector<Record> BucketRecords(const Recorder& recorder, int64_t begin_ns,

@@ -16,7 +16,7 @@ std::optional<collectives::PhaseRecord> FindPhase(
     const collectives::Recorder& recorder, const std::string& name,
     int64_t step);
 
-// An asynchronous all-reduce on the channel "ddp": a bucket of gradients.
+// An asynchronous reduction on the channel "ddp": a bucket of gradients.
 bool IsBucket(const collectives::Record& record);
 
 // The buckets that were posted in [begin_ns, end_ns), in that order.

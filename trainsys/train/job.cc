@@ -1,7 +1,6 @@
 #include "trainsys/train/job.h"
 
 #include <cmath>
-#include <map>
 #include <utility>
 
 #include "collectives/errors.h"
@@ -18,8 +17,9 @@
 #include "trainsys/tensor/tensor_memory.h"
 #include "trainsys/train/segment_runner.h"
 #include "trainsys/train/step.h"
-#include "trainsys/zero/flat_adamw.h"
-#include "trainsys/zero/zero1.h"
+#include "trainsys/zero/flat_optimizer.h"
+#include "trainsys/zero/step_in_backward.h"
+#include "trainsys/zero/zero_optimizer.h"
 
 namespace trainsys {
 namespace {
@@ -39,32 +39,89 @@ void CheckRange(const std::string& name, int64_t value, int64_t least,
 
 constexpr char kDdpKinds[] = "simple, async or bucketed";
 
+void CheckZero(const JobOptions& options) {
+  const auto refuse = [](const std::string& what, const std::string& expected) {
+    throw InvalidArgument(what + ", expected " + expected);
+  };
+  if (options.zero == 0 && options.partition != Partition::kFlat) {
+    refuse("a partition with zero 0, where nothing is cut", "zero 1 or 2");
+  }
+  if (options.overlap_step && options.zero == 0) {
+    refuse("overlap-step with zero 0, where nothing is sent after a step",
+           "zero 1 or 2");
+  }
+  if (options.reduce_scatter && options.zero == 0) {
+    refuse("reduce-scatter with zero 0, where every rank needs all gradients",
+           "zero 1 or 2");
+  }
+  if (options.ddp == "bucketed") return;
+  if (options.zero == 2 || options.reduce_scatter || options.overlap_step) {
+    refuse("ddp " + options.ddp +
+               " with zero 2, reduce-scatter or "
+               "overlap-step, which work on buckets",
+           "ddp bucketed");
+  }
+}
+
 bool IsDdpKind(const std::string& ddp) {
   return ddp == "simple" || ddp == "async" || ddp == "bucketed";
 }
 
-// Ranks start different: rank 0's parameters win.
-std::unique_ptr<DataParallel> MakeDataParallel(const JobOptions& options,
-                                               torch::nn::Module& model,
-                                               Communicator& comm) {
-  if (options.ddp == "bucketed") {
-    return std::make_unique<BucketedDDP>(
-        model, comm,
-        BucketedDDPOptions{.bucket_bytes = options.bucket_kb << 10});
-  }
-  BroadcastFromRank0(model, comm);
-  if (options.ddp == "async") return std::make_unique<AsyncDDP>(model, comm);
-  return std::make_unique<SimpleDDP>(model, comm);
+// Which must go together.
+struct Trainer {
+  std::unique_ptr<DataParallel> ddp;
+  std::unique_ptr<Optimizer> optimizer;
+};
+
+GradientSharding ShardingOf(const JobOptions& options) {
+  if (options.zero == 2) return GradientSharding::kStored;
+  return options.reduce_scatter ? GradientSharding::kReduced
+                                : GradientSharding::kNone;
 }
 
-std::unique_ptr<Optimizer> MakeOptimizer(const JobOptions& options,
-                                         const DataParallel& ddp,
-                                         Communicator& comm) {
-  const AdamWOptions adamw = OptimizerOptions(options);
-  if (options.zero == 0) {
-    return std::make_unique<FlatAdamW>(ddp.parameters(), adamw);
+// Where gradients need not come in buckets: on every rank, all of them.
+Trainer MakeUnbucketed(const JobOptions& options, torch::nn::Module& model,
+                       Communicator& comm) {
+  BroadcastFromRank0(model, comm);
+  Trainer trainer;
+  if (options.ddp == "async") {
+    trainer.ddp = std::make_unique<AsyncDDP>(model, comm);
+  } else {
+    trainer.ddp = std::make_unique<SimpleDDP>(model, comm);
   }
-  return std::make_unique<ZeRO1>(ddp.parameters(), comm, adamw);
+  const std::vector<at::Tensor>& parameters = trainer.ddp->parameters();
+  if (options.zero == 0) {
+    trainer.optimizer =
+        std::make_unique<FlatOptimizer>(parameters, AdamWOf(options));
+  } else {
+    trainer.optimizer = std::make_unique<ZeROOptimizer>(
+        parameters, comm, AdamWOf(options), options.partition);
+  }
+  return trainer;
+}
+
+// Ranks start different: rank 0's parameters win.
+Trainer MakeTrainer(const JobOptions& options, torch::nn::Module& model,
+                    Communicator& comm) {
+  if (options.ddp != "bucketed") return MakeUnbucketed(options, model, comm);
+  auto ddp = std::make_unique<BucketedDDP>(
+      model, comm,
+      BucketedDDPOptions{.bucket_bytes = options.bucket_kb << 10,
+                         .sharding = ShardingOf(options),
+                         .partition = options.partition});
+  Trainer trainer;
+  if (options.zero == 0) {
+    trainer.optimizer =
+        std::make_unique<FlatOptimizer>(ddp->parameters(), AdamWOf(options));
+  } else if (options.overlap_step) {
+    trainer.optimizer =
+        std::make_unique<StepInBackward>(*ddp, comm, AdamWOf(options));
+  } else {
+    trainer.optimizer =
+        std::make_unique<ZeROOptimizer>(*ddp, comm, AdamWOf(options));
+  }
+  trainer.ddp = std::move(ddp);
+  return trainer;
 }
 
 int64_t BytesOf(const std::vector<at::Tensor>& tensors) {
@@ -75,25 +132,11 @@ int64_t BytesOf(const std::vector<at::Tensor>& tensors) {
   return bytes;
 }
 
-// Buckets hold many gradients, padding included.
-int64_t StorageBytes(const std::vector<at::Tensor>& parameters) {
-  std::map<const void*, int64_t> bytes;
-  for (const at::Tensor& p : parameters) {
-    if (!p.grad().defined()) continue;
-    const at::Storage& storage = p.grad().storage();
-    bytes[storage.unsafeGetStorageImpl()] =
-        static_cast<int64_t>(storage.nbytes());
-  }
-  int64_t sum = 0;
-  for (const auto& [storage, of_storage] : bytes) sum += of_storage;
-  return sum;
-}
-
 RankSummary Summarize(const DataParallel& ddp, const Optimizer& optimizer,
                       const MemoryLedger& ledger, const StepResult& last) {
   RankSummary summary;
   summary.parameter_bytes = BytesOf(ddp.parameters());
-  summary.gradient_bytes = StorageBytes(ddp.parameters());
+  summary.gradient_bytes = ddp.GradientBytes();
   summary.state_bytes = optimizer.StateBytes();
   summary.parameter_hash = HashOf(ddp.parameters());
   for (StepPoint point : kStepPoints) {
@@ -115,8 +158,8 @@ void TrainRank(const JobOptions& options, const ByteDataset& data,
   MemoryLedger ledger(kMemoryEvents / static_cast<size_t>(comm.ranks()));
   const LedgerScope memory(ledger);
   const auto model = MakeModel(options, data.context(), comm.rank());
-  const auto ddp = MakeDataParallel(options, *model, comm);
-  const auto optimizer = MakeOptimizer(options, *ddp, comm);
+  // The optimizer goes first: it may follow ddp's backward.
+  const Trainer trainer = MakeTrainer(options, *model, comm);
   MarkMemory(Name(StepPoint::kConstructed));
   ledger.ResetPeak();
   const bool is_first_rank = comm.rank() == 0;
@@ -125,17 +168,19 @@ void TrainRank(const JobOptions& options, const ByteDataset& data,
     const auto loss_of_batch = [&] {
       return LocalLoss(options, data, *model, step, comm.rank());
     };
-    last = TrainStep({loss_of_batch, *ddp, *optimizer, comm}, step);
+    last = TrainStep({loss_of_batch, *trainer.ddp, *trainer.optimizer, comm},
+                     step);
     if (!is_first_rank) continue;
     result.losses.push_back(last.loss);
     if (observer) observer(step, last.loss);
     if (step + 1 == options.snapshot_steps) {
       const LedgerScope not_the_ranks(ProcessLedger());
-      result.snapshot = Snapshot(ddp->parameters());
+      result.snapshot = Snapshot(trainer.ddp->parameters());
     }
   }
   std::vector<RankSummary> all =
-      Gather(comm, Summarize(*ddp, *optimizer, ledger, last), "rank summaries");
+      Gather(comm, Summarize(*trainer.ddp, *trainer.optimizer, ledger, last),
+             "rank summaries");
   if (is_first_rank) result.ranks = std::move(all);
 }
 
@@ -159,11 +204,12 @@ void Validate(const JobOptions& options) {
   CheckRange("steps", options.steps, 1, 1'000'000);
   CheckRange("batch", options.batch, 1, 1024);
   CheckRange("bucket-kb", options.bucket_kb, 1, int64_t{1} << 20);
-  CheckRange("zero", options.zero, 0, 1);
+  CheckRange("zero", options.zero, 0, 2);
   if (!IsDdpKind(options.ddp)) {
     throw InvalidArgument("ddp is '" + options.ddp + "', expected " +
                           kDdpKinds);
   }
+  CheckZero(options);
   if (options.precision != Precision::kF32 &&
       options.precision != Precision::kF64) {
     throw InvalidArgument("precision " + NameOf(options.precision) +
@@ -198,6 +244,10 @@ StepMemory BudgetOf(const JobOptions& options, int64_t context, int rank) {
   shape.plan = PlanOf(options, context);
   shape.libtorch = kThisLibtorch;
   shape.states = {.zero_stage = options.zero,
+                  .partition = options.partition,
+                  .reduction = options.reduce_scatter
+                                   ? GradientReduction::kReduceScatter
+                                   : GradientReduction::kAllReduce,
                   .precision = options.precision,
                   .ranks = options.ranks,
                   .rank = rank,
@@ -205,7 +255,7 @@ StepMemory BudgetOf(const JobOptions& options, int64_t context, int rank) {
   return StepBudgetOf(shape);
 }
 
-AdamWOptions OptimizerOptions(const JobOptions& options) {
+AdamWOptions AdamWOf(const JobOptions& options) {
   return {.lr = options.lr,
           .beta1 = 0.9,
           .beta2 = 0.95,

@@ -18,7 +18,8 @@
 #include "trainsys/memory/ledger.h"
 #include "trainsys/memory/step_memory.h"
 #include "trainsys/model/transformer_config.h"
-#include "trainsys/optim/adamw.h"
+#include "trainsys/optim/optimizer_options.h"
+#include "trainsys/zero/shard_plan.h"
 
 namespace trainsys {
 
@@ -35,7 +36,11 @@ struct JobOptions {
   // Above 0: instead of a policy, the cheapest plan whose activations never
   // take more than that.
   int64_t activation_budget_bytes = 0;
-  int zero = 1;  // 0: every rank has the whole optimizer state
+  int zero = 1;  // stage 1 or 2; 0: every rank has the whole optimizer state
+  Partition partition = Partition::kFlat;
+  // Stage 1: gradients are reduced to their owners only. Stage 2 always.
+  bool reduce_scatter = false;
+  bool overlap_step = false;  // the optimizer steps inside backward
   double lr = 3e-3;
   uint64_t seed = 1;
   Precision precision = Precision::kF32;  // or kF64
@@ -46,7 +51,7 @@ struct JobOptions {
 // Errors: InvalidArgument for values no job can have.
 void Validate(const JobOptions& options);
 
-AdamWOptions OptimizerOptions(const JobOptions& options);
+AdamWOptions AdamWOf(const JobOptions& options);
 
 // Which parts of the model run twice. `context`: the data's.
 // Errors: InvalidArgument for an unknown policy, or where nothing fits.
@@ -83,7 +88,7 @@ struct JobResult {
 // Called on rank 0's thread after each step.
 using StepObserver = std::function<void(int64_t step, double loss)>;
 
-// Trains with data parallelism, ZeRO-1 and recomputation on options.ranks
+// Trains with data parallelism, ZeRO and recomputation on options.ranks
 // ranks.
 // Ranks start from different weights, of which rank 0's win. Where ranks are
 // processes, every process calls it with the same options and data.

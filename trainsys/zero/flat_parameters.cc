@@ -3,7 +3,6 @@
 #include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
 
-#include <algorithm>
 #include <set>
 #include <string>
 #include <utility>
@@ -17,11 +16,10 @@ namespace {
 
 using collectives::InvalidArgument;
 
-void Check(const std::vector<at::Tensor>& parameters) {
+std::vector<at::Tensor> Checked(std::vector<at::Tensor> parameters) {
   if (parameters.empty()) {
     throw InvalidArgument("no parameters to optimize, expected one at least");
   }
-  const at::Tensor& first = parameters[0];
   std::set<const at::TensorImpl*> seen;
   for (const at::Tensor& p : parameters) {
     if (!seen.insert(p.unsafeGetTensorImpl()).second) {
@@ -29,32 +27,34 @@ void Check(const std::vector<at::Tensor>& parameters) {
           "a parameter is listed twice, expected tied ones once: take "
           "BucketedDDP's parameters()");
     }
-    if (p.scalar_type() != first.scalar_type() ||
-        p.device() != first.device()) {
+    if (p.device() != parameters[0].device()) {
       throw InvalidArgument(
-          "parameters of several dtypes or devices, expected one: make an "
-          "optimizer for each");
+          "parameters on several devices, expected one: make an optimizer for "
+          "each");
+    }
+    if (p.scalar_type() != at::kFloat && p.scalar_type() != at::kDouble) {
+      throw InvalidArgument(std::string("parameters of ") +
+                            c10::toString(p.scalar_type()) +
+                            ", expected f32 or f64");
     }
   }
-  if (first.scalar_type() != at::kFloat && first.scalar_type() != at::kDouble) {
-    throw InvalidArgument(std::string("parameters of ") +
-                          c10::toString(first.scalar_type()) +
-                          ", expected f32 or f64");
-  }
+  return parameters;
 }
 
 }  // namespace
 
-FlatParameters::FlatParameters(std::vector<at::Tensor> parameters)
-    : parameters_(std::move(parameters)) {
-  Check(parameters_);
-  for (const at::Tensor& p : parameters_) elems_of_.push_back(p.numel());
-  layout_ = LayOut(elems_of_, parameters_[0].element_size());
+FlatParameters::FlatParameters(std::vector<at::Tensor> parameters,
+                               ShardPlan plan)
+    : parameters_(Checked(std::move(parameters))), plan_(std::move(plan)) {
   flat_ =
-      at::zeros({layout_.elems}, parameters_[0].options().requires_grad(false));
-  int64_t padding = layout_.elems;
-  for (int64_t n : elems_of_) padding -= n;
-  Attribute(flat_, MemoryCategory::kParameter, padding * elem_bytes());
+      at::zeros({plan_.bytes},
+                parameters_[0].options().dtype(at::kByte).requires_grad(false));
+  int64_t padding = plan_.bytes;
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    dtypes_.push_back(parameters_[i].scalar_type());
+    padding -= plan_.tensor_bytes[i];
+  }
+  Attribute(flat_, MemoryCategory::kParameter, padding);
   TakeBack();
 }
 
@@ -64,30 +64,22 @@ void FlatParameters::TakeBack() {
   for (size_t i = 0; i < parameters_.size(); ++i) {
     at::Tensor& p = parameters_[i];
     const bool is_there =
-        p.numel() == 0 ||
-        p.data_ptr() == begin + layout_.offsets[i] * elem_bytes();
+        p.numel() == 0 || p.data_ptr() == begin + plan_.offsets[i];
     if (is_there) continue;
-    if (p.numel() != elems_of_[i] || p.scalar_type() != flat_.scalar_type()) {
+    if (static_cast<int64_t>(p.nbytes()) != plan_.tensor_bytes[i] ||
+        p.scalar_type() != dtypes_[i]) {
       throw InvalidArgument(
           "a parameter has changed its size or dtype; make a new optimizer");
     }
-    at::Tensor in_flat = AliasOf(flat_, layout_.offsets[i], p.sizes());
+    at::Tensor in_flat =
+        AliasOfBytes(flat_, plan_.offsets[i], dtypes_[i], p.sizes());
     in_flat.copy_(p);
     p.set_data(in_flat);
   }
 }
 
-std::vector<FlatParameters::Piece> FlatParameters::PiecesOf(
-    const Shard& shard) const {
-  std::vector<Piece> pieces;
-  for (size_t i = 0; i < parameters_.size(); ++i) {
-    const int64_t offset = layout_.offsets[i];
-    const int64_t begin = std::max(shard.begin, offset);
-    const int64_t end = std::min(shard.end(), offset + parameters_[i].numel());
-    if (begin >= end) continue;
-    pieces.push_back({i, begin - offset, begin - shard.begin, end - begin});
-  }
-  return pieces;
+collectives::Buffer FlatParameters::Part(int64_t begin, int64_t bytes) const {
+  return BufferOf(AliasOf(flat_, begin, {bytes}));
 }
 
 }  // namespace trainsys

@@ -1,4 +1,4 @@
-#include "trainsys/zero/flat_adamw.h"
+#include "trainsys/zero/flat_optimizer.h"
 
 #include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
@@ -12,6 +12,7 @@
 #include "trainsys/proof/references.h"
 #include "trainsys/random/rank_generator.h"
 #include "trainsys/tensor/compare.h"
+#include "trainsys/tensor/tensor_memory.h"
 
 namespace trainsys {
 namespace {
@@ -42,7 +43,7 @@ void SetGradients(const Tensors& parameters, uint64_t seed) {
 double DifferenceToLibtorch(at::ScalarType dtype) {
   const Tensors ours = MakeParameters(dtype);
   const Tensors theirs = MakeParameters(dtype);
-  FlatAdamW our_optimizer(ours, kOptions);
+  FlatOptimizer our_optimizer(ours, kOptions);
   const auto their_optimizer = LibtorchAdamW(theirs, kOptions);
   for (uint64_t step = 0; step < 20; ++step) {
     SetGradients(ours, 100 * step);
@@ -53,35 +54,43 @@ double DifferenceToLibtorch(at::ScalarType dtype) {
   return MaxDifference(ours, theirs);
 }
 
-TEST(FlatAdamWTest, StaysWithLibtorchOverTwentySteps) {
+TEST(FlatOptimizerTest, StaysWithLibtorchOverTwentySteps) {
   EXPECT_LE(DifferenceToLibtorch(at::kFloat), 1e-5);
   EXPECT_LE(DifferenceToLibtorch(at::kDouble), 1e-13);
 }
 
-TEST(FlatAdamWTest, AShardChangesItsOwnElementsOnlyAndToTheSameBits) {
+TEST(ShardOptimizerTest, ItChangesItsOwnElementsOnlyAndToTheSameBits) {
   constexpr int kShards = 3;
   const Tensors whole = MakeParameters();
-  FlatAdamW all(whole, kOptions);
+  FlatOptimizer all(whole, kOptions);
   SetGradients(whole, 100);
   all.Step();
-  for (int owned = 0; owned < kShards; ++owned) {
-    const Tensors parameters = MakeParameters();
-    FlatAdamW shard(parameters, kOptions, kShards, owned);
-    const at::Tensor flat = shard.parameters().flat();
-    const at::Tensor expected = flat.clone();
-    const Shard& own = shard.shard();
-    expected.narrow(0, own.begin, own.elems)
-        .copy_(all.parameters().flat().narrow(0, own.begin, own.elems));
-    SetGradients(parameters, 100);
-    shard.Step();
-    EXPECT_TRUE(EqualBits({flat}, {expected})) << "shard " << owned;
+  for (Partition partition :
+       {Partition::kFlat, Partition::kByTensor, Partition::kBalanced}) {
+    for (int owned = 0; owned < kShards; ++owned) {
+      const Tensors parameters = MakeParameters();
+      const ShardPlan plan =
+          PlanShards(BytesOfEach(parameters), kShards, partition);
+      ShardOptimizer shard(parameters, {{parameters, kOptions}}, plan, owned);
+      Tensors expected = Snapshot(parameters);
+      for (const ShardPiece& piece : plan.PiecesOf(owned)) {
+        const auto part = [&piece](const at::Tensor& p) {
+          return p.detach().view({-1}).narrow(0, piece.begin / 4,
+                                              piece.bytes / 4);
+        };
+        part(expected[piece.tensor]).copy_(part(whole[piece.tensor]));
+      }
+      SetGradients(parameters, 100);
+      shard.UpdateAll(GradientsInPlace(parameters), 1);
+      EXPECT_TRUE(EqualBits(parameters, expected)) << "shard " << owned;
+    }
   }
 }
 
-TEST(FlatAdamWTest, AParameterWithoutAGradientIsNotTouched) {
+TEST(FlatOptimizerTest, AParameterWithoutAGradientIsNotTouched) {
   const Tensors parameters = MakeParameters();
   const Tensors before = Snapshot(parameters);
-  FlatAdamW optimizer(parameters, kOptions);
+  FlatOptimizer optimizer(parameters, kOptions);
   SetGradients(parameters, 100);
   at::Tensor first = parameters[0];
   first.mutable_grad().reset();
@@ -94,10 +103,10 @@ TEST(FlatAdamWTest, AParameterWithoutAGradientIsNotTouched) {
 }
 
 // As in torch::optim, where the bias correction is each parameter's own.
-TEST(FlatAdamWTest, AParameterWithoutAGradientCountsNoStep) {
+TEST(FlatOptimizerTest, AParameterWithoutAGradientCountsNoStep) {
   const Tensors ours = MakeParameters(at::kDouble);
   const Tensors theirs = MakeParameters(at::kDouble);
-  FlatAdamW our_optimizer(ours, kOptions);
+  FlatOptimizer our_optimizer(ours, kOptions);
   const auto their_optimizer = LibtorchAdamW(theirs, kOptions);
   for (uint64_t step = 0; step < 6; ++step) {
     for (const Tensors& parameters : {ours, theirs}) {
@@ -111,18 +120,18 @@ TEST(FlatAdamWTest, AParameterWithoutAGradientCountsNoStep) {
   EXPECT_LE(MaxDifference(ours, theirs), 1e-13);
 }
 
-TEST(FlatAdamWTest, AGraphThatSavedAParameterNoticesTheUpdate) {
+TEST(FlatOptimizerTest, AGraphThatSavedAParameterNoticesTheUpdate) {
   const Tensors parameters = MakeParameters();
-  FlatAdamW optimizer(parameters, kOptions);
+  FlatOptimizer optimizer(parameters, kOptions);
   const at::Tensor loss = parameters[0].square().sum();
   SetGradients(parameters, 100);
   optimizer.Step();
   EXPECT_THROW(loss.backward(), c10::Error);
 }
 
-TEST(FlatAdamWTest, ZeroGradKeepsTheGradientsMemory) {
+TEST(FlatOptimizerTest, ZeroGradKeepsTheGradientsMemory) {
   const Tensors parameters = MakeParameters();
-  FlatAdamW optimizer(parameters, kOptions);
+  FlatOptimizer optimizer(parameters, kOptions);
   SetGradients(parameters, 100);
   const void* place = parameters[3].grad().data_ptr();
   optimizer.ZeroGrad();
@@ -130,10 +139,10 @@ TEST(FlatAdamWTest, ZeroGradKeepsTheGradientsMemory) {
   EXPECT_TRUE(EqualBits({parameters[3].grad()}, {at::zeros({100})}));
 }
 
-TEST(FlatAdamWTest, AGradientWithStridesGivesTheSameBits) {
+TEST(FlatOptimizerTest, AGradientWithStridesGivesTheSameBits) {
   const auto step = [](const at::Tensor& grad) {
     at::Tensor p = at::ones({3, 5}).set_requires_grad(true);
-    FlatAdamW optimizer({p}, kOptions);
+    FlatOptimizer optimizer({p}, kOptions);
     p.mutable_grad() = grad;
     optimizer.Step();
     return Snapshot({p});
@@ -142,27 +151,27 @@ TEST(FlatAdamWTest, AGradientWithStridesGivesTheSameBits) {
   EXPECT_TRUE(EqualBits(step(grad), step(grad.contiguous())));
 }
 
-TEST(FlatAdamWTest, AGradientOfAnotherTypeIsRefused) {
+TEST(FlatOptimizerTest, AGradientOfAnotherTypeIsRefused) {
   at::Tensor p = at::ones({4}).set_requires_grad(true);
-  FlatAdamW optimizer({p}, kOptions);
+  FlatOptimizer optimizer({p}, kOptions);
   p.mutable_grad() = at::ones({4}, at::kDouble);
   EXPECT_THROW(optimizer.Step(), InvalidArgument);
 }
 
-TEST(FlatAdamWTest, StateIsTwoMomentsOfThePaddedParameters) {
+TEST(FlatOptimizerTest, StateIsTwoMomentsOfThePaddedParameters) {
   for (const at::ScalarType dtype : {at::kFloat, at::kDouble}) {
-    const FlatAdamW optimizer(MakeParameters(dtype), kOptions);
-    const FlatParameters& parameters = optimizer.parameters();
+    const FlatOptimizer optimizer(MakeParameters(dtype), kOptions);
+    // 77, 1, 0 and 100 elements, each on 64 bytes.
     EXPECT_EQ(optimizer.StateBytes(),
-              2 * parameters.elems() * parameters.elem_bytes());
+              2 * (dtype == at::kFloat ? 320 + 64 + 448 : 640 + 64 + 832));
   }
 }
 
-TEST(FlatAdamWTest, BadOptionsAreRefused) {
+TEST(FlatOptimizerTest, BadOptionsAreRefused) {
   for (const AdamWOptions& options :
        {AdamWOptions{.lr = -1}, AdamWOptions{.beta1 = 1},
         AdamWOptions{.beta2 = -0.1}, AdamWOptions{.eps = -1}}) {
-    EXPECT_THROW(FlatAdamW(MakeParameters(), options), InvalidArgument);
+    EXPECT_THROW(FlatOptimizer(MakeParameters(), options), InvalidArgument);
   }
 }
 

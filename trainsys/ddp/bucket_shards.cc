@@ -1,0 +1,106 @@
+#include "trainsys/ddp/bucket_shards.h"
+
+#include <algorithm>
+
+namespace trainsys {
+namespace {
+
+// Calls fn(rank, begin, end) for each part of [begin, end) that one rank owns.
+template <typename Fn>
+void ForEachOwner(const std::vector<Shard>& shards, int64_t begin, int64_t end,
+                  const Fn& fn) {
+  auto shard =
+      std::upper_bound(shards.begin(), shards.end(), begin,
+                       [](int64_t at, const Shard& s) { return at < s.end(); });
+  for (; begin < end; ++shard) {
+    const int64_t until = std::min(end, shard->end());
+    if (until > begin) fn(shard - shards.begin(), begin, until);
+    begin = until;
+  }
+}
+
+}  // namespace
+
+Bucket InOrderOfShards(const Bucket& bucket,
+                       std::span<const ParameterSize> sizes,
+                       const ShardedParameters& sharded) {
+  Bucket sorted;
+  sorted.parameters = bucket.parameters;
+  // Empty ones share their place with the one after them.
+  std::stable_sort(sorted.parameters.begin(), sorted.parameters.end(),
+                   [&sharded](size_t a, size_t b) {
+                     return sharded.offsets[a] < sharded.offsets[b];
+                   });
+  std::vector<int64_t> elems;
+  for (size_t p : sorted.parameters) elems.push_back(sizes[p].elems);
+  sorted.layout = LayOut(elems, sizes[sorted.parameters[0]].elem_bytes);
+  return sorted;
+}
+
+bool IsWhollyOwn(size_t parameter, int64_t bytes,
+                 const ShardedParameters& sharded) {
+  const int64_t begin = sharded.offsets[parameter];
+  return bytes == 0 ||
+         (sharded.own().begin <= begin && begin + bytes <= sharded.own().end());
+}
+
+BucketShards CutBucket(const Bucket& bucket, int64_t elem_bytes,
+                       const ShardedParameters& sharded) {
+  BucketShards cut;
+  cut.counts.resize(sharded.shards.size());
+  const int64_t own_shard = sharded.own().begin / elem_bytes;
+  for (size_t i = 0; i < bucket.parameters.size(); ++i) {
+    const int64_t in_bucket = bucket.layout.offsets[i];
+    const int64_t next = i + 1 < bucket.parameters.size()
+                             ? bucket.layout.offsets[i + 1]
+                             : bucket.layout.elems;
+    const int64_t in_flat = sharded.offsets[bucket.parameters[i]] / elem_bytes;
+    ForEachOwner(
+        sharded.shards, in_flat * elem_bytes,
+        (in_flat + next - in_bucket) * elem_bytes,
+        [&](int64_t rank, int64_t begin, int64_t end) {
+          const int64_t elems = (end - begin) / elem_bytes;
+          cut.counts[static_cast<size_t>(rank)] += elems;
+          if (rank != sharded.rank) return;
+          const int64_t from = begin / elem_bytes;
+          const BucketShards::Run run{in_bucket + from - in_flat,
+                                      from - own_shard, elems};
+          if (!cut.own.empty() &&
+              cut.own.back().in_shard + cut.own.back().elems == run.in_shard) {
+            cut.own.back().elems += elems;
+          } else {
+            cut.own.push_back(run);
+          }
+        });
+  }
+  for (int r = 0; r < sharded.rank; ++r) {
+    cut.own_begin += cut.counts[static_cast<size_t>(r)];
+  }
+  return cut;
+}
+
+std::vector<OwnedRange> OwnersOf(std::span<const size_t> parameters,
+                                 const ShardPlan& plan) {
+  std::vector<size_t> sorted(parameters.begin(), parameters.end());
+  std::sort(sorted.begin(), sorted.end(), [&plan](size_t a, size_t b) {
+    return plan.offsets[a] < plan.offsets[b];
+  });
+  std::vector<OwnedRange> ranges;
+  for (size_t p : sorted) {
+    const int64_t begin = plan.offsets[p];
+    ForEachOwner(plan.shards, begin,
+                 begin + AlignedElems(plan.tensor_bytes[p], 1),
+                 [&ranges](int64_t rank, int64_t from, int64_t until) {
+                   const int owner = static_cast<int>(rank);
+                   if (!ranges.empty() && ranges.back().owner == owner &&
+                       ranges.back().begin + ranges.back().bytes == from) {
+                     ranges.back().bytes += until - from;
+                   } else {
+                     ranges.push_back({owner, from, until - from});
+                   }
+                 });
+  }
+  return ranges;
+}
+
+}  // namespace trainsys
