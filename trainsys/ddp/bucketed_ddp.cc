@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cmath>
 #include <exception>
-#include <map>
 #include <set>
 #include <utility>
 
@@ -18,7 +17,6 @@
 #include "trainsys/ddp/gradient_shard.h"
 #include "trainsys/ddp/in_step.h"
 #include "trainsys/ddp/same_module.h"
-#include "trainsys/tensor/tensor_memory.h"
 
 namespace trainsys {
 
@@ -69,9 +67,7 @@ BucketedDDP::BucketedDDP(torch::nn::Module& module, Communicator& comm,
         "known after its gradients are gone; expected kNone or kReduced");
   }
   RefuseSparseGradients(module);
-  planned_ = TrainedOf(all_).tensors;
-  shard_plan_ =
-      PlanShards(BytesOfEach(planned_), comm.ranks(), options_.partition);
+  planned_.emplace(TrainedOf(all_).tensors, comm.ranks(), options_.partition);
   AttributeMemoryOf(module);
   StartStep();
   FollowModule();
@@ -177,43 +173,43 @@ void BucketedDDP::OpenStep() {
 // Cheap where nothing has changed.
 void BucketedDDP::FollowModule() {
   if (store_) store_->Open();
-  if (HasChanged()) {
-    if (store_ && HasShards()) {
-      throw Error(
-          "BeginForward: what is trained has changed while averaged gradients "
-          "are kept; expected ZeroGrad first, and before Join");
-    }
-    NamedTensors trained = TrainedOf(all_);
-    std::vector<std::optional<size_t>> planned_of = PlannedOf(trained);
-    std::set<const at::TensorImpl*> used;  // by micro-steps before
-    for (size_t p = 0; p < trained_.tensors.size(); ++p) {
-      if (!progress_.is_used()[p]) continue;
-      used.insert(trained_.tensors[p].unsafeGetTensorImpl());
-    }
-    for (const at::Tensor& p : trained_.tensors) {
-      if (!p.requires_grad()) p.mutable_grad().reset();
-    }
-    trained_ = std::move(trained);
-    planned_of_ = std::move(planned_of);
-    trained_of_.assign(planned_.size(), std::nullopt);
-    for (size_t p = 0; p < planned_of_.size(); ++p) {
-      if (planned_of_[p]) trained_of_[*planned_of_[p]] = p;
-    }
-    const size_t n = trained_.tensors.size();
-    progress_ = BackwardProgress(n);
-    order_.clear();
-    PlanBucketsIn(CompleteOrder({}, n));
-    for (size_t p = 0; p < n; ++p) {
-      if (used.contains(trained_.tensors[p].unsafeGetTensorImpl())) {
-        progress_.MarkUsed(p);
-      }
-    }
-    plan_ = Plan::kByRegistration;
-    must_compare_ = true;
-    hooks_ = ParameterHooks(trained_.tensors,
-                            [this](size_t p) { OnGradientReady(p); });
-  }
+  if (HasChanged()) Train(TrainedOf(all_));
   hooks_.Renew();
+}
+
+// From now on these, and no others.
+void BucketedDDP::Train(NamedTensors trained) {
+  if (store_ && HasShards()) {
+    throw Error(
+        "BeginForward: what is trained has changed while averaged gradients "
+        "are kept; expected ZeroGrad first, and before Join");
+  }
+  if (options_.sharding != GradientSharding::kNone) {
+    planned_->RefuseUnplanned(trained);
+  }
+  std::set<const at::TensorImpl*> used;  // by micro-steps before
+  for (size_t p = 0; p < trained_.tensors.size(); ++p) {
+    if (!progress_.is_used()[p]) continue;
+    used.insert(trained_.tensors[p].unsafeGetTensorImpl());
+  }
+  for (const at::Tensor& p : trained_.tensors) {
+    if (!p.requires_grad()) p.mutable_grad().reset();
+  }
+  trained_ = std::move(trained);
+  planned_->SetTrained(trained_.tensors);
+  const size_t n = trained_.tensors.size();
+  progress_ = BackwardProgress(n);
+  order_.clear();
+  PlanBucketsIn(CompleteOrder({}, n));
+  for (size_t p = 0; p < n; ++p) {
+    if (used.contains(trained_.tensors[p].unsafeGetTensorImpl())) {
+      progress_.MarkUsed(p);
+    }
+  }
+  plan_ = Plan::kByRegistration;
+  must_compare_ = true;
+  hooks_ = ParameterHooks(trained_.tensors,
+                          [this](size_t p) { OnGradientReady(p); });
 }
 
 // Is what requires a gradient now something else than what lives in buckets?
@@ -249,61 +245,26 @@ void BucketedDDP::PlanBucketsIn(std::vector<size_t> order) {
           std::make_unique<GradientBuckets>(trained_.tensors, order_, limits);
       break;
     case GradientSharding::kReduced:
-      store_ = std::make_unique<GradientBuckets>(trained_.tensors, order_,
-                                                 limits, Sharded());
+      store_ = std::make_unique<GradientBuckets>(
+          trained_.tensors, order_, limits, planned_->Sharded(comm_->rank()));
       break;
     case GradientSharding::kStored:
-      store_ = std::make_unique<GradientShard>(trained_.tensors, order_, limits,
-                                               Sharded());
+      store_ = std::make_unique<GradientShard>(
+          trained_.tensors, order_, limits, planned_->Sharded(comm_->rank()));
       break;
   }
   progress_.SetPlan(store_->plan());
 }
 
-// What each of `trained` is in planned_.
-// Errors: InvalidArgument, where gradients are sharded, for one that is not.
-std::vector<std::optional<size_t>> BucketedDDP::PlannedOf(
-    const NamedTensors& trained) const {
-  std::map<const at::TensorImpl*, size_t> index;
-  for (size_t p = 0; p < planned_.size(); ++p) {
-    index[planned_[p].unsafeGetTensorImpl()] = p;
-  }
-  std::vector<std::optional<size_t>> planned_of(trained.tensors.size());
-  for (size_t p = 0; p < trained.tensors.size(); ++p) {
-    const at::Tensor& tensor = trained.tensors[p];
-    const auto found = index.find(tensor.unsafeGetTensorImpl());
-    if (found != index.end() && static_cast<int64_t>(tensor.nbytes()) ==
-                                    shard_plan_.tensor_bytes[found->second]) {
-      planned_of[p] = found->second;
-    } else if (options_.sharding != GradientSharding::kNone) {
-      throw InvalidArgument("parameter '" + trained.names[p] +
-                            "' is in no shard: it was frozen, or of another "
-                            "size or dtype, when BucketedDDP was made; make a "
-                            "new one");
-    }
-  }
-  return planned_of;
-}
-
-ShardedParameters BucketedDDP::Sharded() const {
-  ShardedParameters sharded;
-  sharded.shards = shard_plan_.shards;
-  sharded.rank = comm_->rank();
-  for (const std::optional<size_t>& planned : planned_of_) {
-    sharded.offsets.push_back(shard_plan_.offsets[planned.value()]);
-  }
-  return sharded;
-}
-
 at::Tensor BucketedDDP::Gradient(size_t parameter, int64_t begin,
                                  int64_t elems) const {
-  const std::optional<size_t> trained = trained_of_[parameter];
+  const std::optional<size_t> trained = planned_->TrainedOf(parameter);
   return trained ? store_->Result(*trained, begin, elems) : at::Tensor();
 }
 
 at::Tensor BucketedDDP::ReducedGradient(size_t parameter, int64_t begin,
                                         int64_t elems) const {
-  return store_->Reduced(trained_of_[parameter].value(), begin, elems);
+  return store_->Reduced(planned_->TrainedOf(parameter).value(), begin, elems);
 }
 
 at::Tensor BucketedDDP::Weigh(const at::Tensor& loss, double weight) {

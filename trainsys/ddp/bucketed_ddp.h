@@ -21,6 +21,7 @@
 #include "trainsys/ddp/gradient_store.h"
 #include "trainsys/ddp/module_parameters.h"
 #include "trainsys/ddp/parameter_hooks.h"
+#include "trainsys/ddp/planned_parameters.h"
 #include "trainsys/zero/shard_plan.h"
 
 namespace trainsys {
@@ -155,8 +156,8 @@ class BucketedDDP final : public DataParallel {
 
   // The parameters that were trained at construction, and how they are cut.
   // Where gradients are sharded, only they can be thawed again.
-  const std::vector<at::Tensor>& planned() const { return planned_; }
-  const ShardPlan& shard_plan() const { return shard_plan_; }
+  const std::vector<at::Tensor>& planned() const { return planned_->all(); }
+  const ShardPlan& shard_plan() const { return planned_->plan(); }
 
   // After FinishGradientSync: a part, in elements, of the averaged gradient of
   // planned()[parameter], which this rank must have. Shape: [elems]; undefined
@@ -197,12 +198,10 @@ class BucketedDDP final : public DataParallel {
   void BeginSync();
   void OpenStep();
   void FollowModule();
+  void Train(NamedTensors trained);
   bool HasChanged() const;
   void PlanInOrderOfRank0();
   void PlanBucketsIn(std::vector<size_t> order);
-  ShardedParameters Sharded() const;
-  std::vector<std::optional<size_t>> PlannedOf(
-      const NamedTensors& trained) const;
   // Inside backward.
   void OnGradientReady(size_t parameter);
   void CheckGradient(size_t parameter) const;
@@ -230,17 +229,14 @@ class BucketedDDP final : public DataParallel {
   const BucketedDDPOptions options_;
   std::unique_ptr<collectives::Communicator> comm_;
 
-  NamedTensors all_;           // parameters of the module
-  NamedTensors trained_;       // of them
-  std::vector<size_t> order_;  // in which gradients are expected
+  NamedTensors all_;                          // parameters of the module
+  NamedTensors trained_;                      // of them
+  std::optional<PlannedParameters> planned_;  // trained at construction
+  std::vector<size_t> order_;                 // in which gradients are expected
   Plan plan_ = Plan::kByRegistration;
   bool must_compare_ = false;       // requires_grad has changed
   std::vector<size_t> order_seen_;  // in the last synchronized backward
   std::unique_ptr<GradientStore> store_;
-  std::vector<at::Tensor> planned_;                // trained at construction
-  ShardPlan shard_plan_;                           // of them
-  std::vector<std::optional<size_t>> planned_of_;  // of each trained one
-  std::vector<std::optional<size_t>> trained_of_;  // of each planned one
   BackwardFollower* follower_ = nullptr;
   // Of this object, for what may run after it.
   const std::shared_ptr<bool> is_alive_ = std::make_shared<bool>(true);

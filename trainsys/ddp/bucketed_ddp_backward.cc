@@ -106,7 +106,7 @@ void BucketedDDP::OnReduced(size_t bucket, double divisor) {
   if (!follower_) return;
   std::vector<size_t> planned;
   for (size_t p : store_->plan()[bucket].parameters) {
-    if (planned_of_[p]) planned.push_back(*planned_of_[p]);
+    if (planned_->PlannedOf(p)) planned.push_back(*planned_->PlannedOf(p));
   }
   follower_->OnReduced(planned);
 }

@@ -215,6 +215,7 @@ at::Tensor GradientShard::Result(size_t parameter, int64_t begin,
   if (!places_[parameter].has_result) return {};
   const at::Tensor& grad = parameters_[parameter].grad();
   if (grad.defined()) return AliasOf(grad.contiguous(), begin, {elems});
+  if (places_[parameter].is_own) return {};  // dropped since
   return Reduced(parameter, begin, elems);
 }
 

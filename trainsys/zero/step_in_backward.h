@@ -17,7 +17,8 @@ namespace trainsys {
 // A ZeROOptimizer that does not wait for the end of backward: as soon as a
 // bucket is reduced, the rank updates what it owns of the bucket's parameters
 // and posts their broadcast, on a channel of its own, while backward goes on.
-// It waits for nothing inside backward. The same numbers.
+// It waits for nothing inside backward (but gradients that are kStored wait for
+// a buffer, as they do without it). The same numbers.
 //
 //   compute      ... | layer 2's backward | update 3 | layer 1's backward | ...
 //   channel ddp      | bucket 3 | bucket 2 ........ | bucket 1 ...
