@@ -18,7 +18,7 @@ namespace {
 using collectives::RankRunner;
 
 constexpr char kDescription[] =
-    "Checks on small models that BucketedDDP, ZeRO1 and recomputation, each\n"
+    "Checks on small models that BucketedDDP, ZeRO-1 and recomputation, each\n"
     "and together, train as one rank does. Exit code 1 if a check fails.\n\n"
     "Example: run_checks --break no-average   (check 1 must then FAIL)";
 
@@ -42,7 +42,7 @@ void Print(size_t number, const CheckResult& result) {
 int RunChecks(const CheckOptions& options, RankRunner& runner) {
   const std::vector<std::pair<std::string, Check>> checks{
       {"BucketedDDP", CheckBucketedDDP},
-      {"ZeRO1", CheckZeRO1},
+      {"ZeRO-1", CheckZeRO1},
       {"recomputation", CheckRecomputation},
       {"all three together", CheckAllThree},
   };

@@ -274,7 +274,7 @@ CheckResult CheckBucketedDDP(const CheckOptions& options, RankRunner& runner) {
 }
 
 CheckResult CheckZeRO1(const CheckOptions& options, RankRunner& runner) {
-  return CheckTraining(AdamWRecipe("ZeRO1", kCheckRanks), options, runner);
+  return CheckTraining(AdamWRecipe("ZeRO-1", kCheckRanks), options, runner);
 }
 
 CheckResult CheckAllThree(const CheckOptions& options, RankRunner& runner) {

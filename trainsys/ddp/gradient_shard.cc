@@ -124,24 +124,25 @@ bool GradientShard::Bring(size_t parameter) {
 // Whatever the bucket before left in the buffer is overwritten, padding too.
 void GradientShard::Fill(size_t parameter, const at::Tensor& gradient) {
   Place& place = places_[parameter];
-  const auto elem_bytes = static_cast<int64_t>(c10::elementSize(place.dtype));
-  const int64_t padded = AlignedElems(place.elems, elem_bytes);
-  const at::Tensor to =
-      AliasOf(Flat(place.bucket), place.in_bucket, {place.elems});
-  if (!gradient.defined()) {
-    to.fill_(-0.0);
-  } else if (gradient.is_cpu() && gradient.is_contiguous()) {
-    // A tenth of what copy_ takes for few elements.
-    if (place.elems > 0) {
-      std::memcpy(to.data_ptr(), gradient.data_ptr(), gradient.nbytes());
-    }
-  } else {
-    to.copy_(gradient.detach().contiguous().view({-1}));
-  }
-  AliasOf(Flat(place.bucket), place.in_bucket + place.elems,
-          {padded - place.elems})
-      .zero_();
   place.is_brought = true;
+  if (place.elems == 0) return;
+  const auto elem_bytes = static_cast<int64_t>(c10::elementSize(place.dtype));
+  const at::Tensor padded = AliasOf(Flat(place.bucket), place.in_bucket,
+                                    {AlignedElems(place.elems, elem_bytes)});
+  if (gradient.defined() && gradient.is_cpu() && gradient.is_contiguous()) {
+    // A tenth of what copy_ takes for few elements.
+    auto* const to = static_cast<char*>(padded.data_ptr());
+    std::memcpy(to, gradient.data_ptr(), gradient.nbytes());
+    std::memset(to + gradient.nbytes(), 0, padded.nbytes() - gradient.nbytes());
+    return;
+  }
+  padded.zero_();
+  const at::Tensor to = AliasOf(padded, 0, parameters_[parameter].sizes());
+  if (gradient.defined()) {
+    to.copy_(gradient.detach());
+  } else {
+    to.fill_(-0.0);
+  }
 }
 
 FullBucket GradientShard::Close(size_t bucket) {
