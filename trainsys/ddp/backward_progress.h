@@ -29,6 +29,7 @@ class BackwardProgress {
 
   bool HasBegun() const { return !order_.empty(); }
   bool IsReady(size_t parameter) const { return is_ready_[parameter]; }
+  size_t BucketOf(size_t parameter) const { return bucket_of_[parameter]; }
   bool IsFull(size_t bucket) const { return num_missing_[bucket] == 0; }
   const std::vector<bool>& is_used() const { return is_used_; }
   // Those that are ready, in the order in which they got so.

@@ -78,6 +78,8 @@ BucketedDDP::BucketedDDP(torch::nn::Module& module, Communicator& comm,
 BucketedDDP::~BucketedDDP() = default;
 
 void BucketedDDP::BeginForward() {
+  // Also for an evaluation: it posts nothing.
+  if (follower_ && phase_ == Phase::kIdle) follower_->BeforeForward();
   if (!c10::GradMode::is_enabled()) return;
   if (!attendance_.has_me) {
     throw Error(

@@ -71,9 +71,9 @@ void BucketedDDP::CheckGradient(size_t parameter) const {
   }
 }
 
-// To the buffer of the bucket whose turn it is, perhaps.
 bool BucketedDDP::Bring(size_t parameter) {
-  AwaitBufferFor(works_.size());
+  const size_t turn = works_.size();
+  if (progress_.BucketOf(parameter) == turn) AwaitBufferFor(turn);
   return store_->Bring(parameter);
 }
 
@@ -193,6 +193,10 @@ void BucketedDDP::ReduceNow() {
     throw Error(
         "ReduceNow: gradients of the backward before are on their way; "
         "expected FinishGradientSync or Reset first");
+  }
+  if (HasShards()) {
+    throw Error(
+        "ReduceNow: averaged gradients are kept; expected ZeroGrad first");
   }
   BeginSync();
   for (size_t p = 0; p < trained_.tensors.size(); ++p) {

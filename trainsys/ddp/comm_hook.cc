@@ -20,14 +20,21 @@ bool IsWiderThan16Bits(const at::Tensor& flat) {
   return flat.element_size() > 2;
 }
 
-// In place. `data`: of the bucket's shape.
+// What this rank gets the reduction of. `data`: of the bucket's shape.
+at::Tensor OwnPart(const at::Tensor& data, const FullBucket& bucket,
+                   const Communicator& comm) {
+  if (bucket.counts.empty()) return data;
+  const auto own = bucket.counts.begin() + comm.rank();
+  const int64_t begin = std::accumulate(bucket.counts.begin(), own, int64_t{0});
+  return AliasOf(data, begin, {*own});
+}
+
+// In place.
 Work StartReduction(const at::Tensor& data, ReduceOp op,
                     const FullBucket& bucket, Communicator& comm) {
   const collectives::Buffer all = BufferOf(data);
   if (bucket.counts.empty()) return comm.StartAllReduce(all, op, bucket.label);
-  const auto own = bucket.counts.begin() + comm.rank();
-  const int64_t begin = std::accumulate(bucket.counts.begin(), own, int64_t{0});
-  return comm.StartReduceScatter(all, BufferOf(AliasOf(data, begin, {*own})),
+  return comm.StartReduceScatter(all, BufferOf(OwnPart(data, bucket, comm)),
                                  bucket.counts, op, bucket.label);
 }
 
@@ -40,19 +47,21 @@ CommHook CompressTo(at::ScalarType dtype) {
     // A sum may be too large for 16 bits where the mean is not.
     const double scale = bucket.op == ReduceOp::kSum ? comm.ranks() : 1;
     Work work = StartReduction(compressed, ReduceOp::kAverage, bucket, comm);
-    work.OnDone([compressed, flat = bucket.flat, scale] {
-      flat.copy_(compressed);
-      if (scale != 1) flat.mul_(scale);
+    work.OnDone([from = OwnPart(compressed, bucket, comm),
+                 to = OwnPart(bucket.flat, bucket, comm), scale] {
+      to.copy_(from);
+      if (scale != 1) to.mul_(scale);
     });
     return work;
   };
 }
 
-// Folds ranks 0, 1, ... in that order. Shape: gathered [ranks, elems]
-void FoldInto(const at::Tensor& flat, const at::Tensor& gathered, ReduceOp op) {
-  flat.copy_(gathered[0]);
-  for (int64_t r = 1; r < gathered.size(0); ++r) flat.add_(gathered[r]);
-  if (op == ReduceOp::kAverage) flat.div_(gathered.size(0));
+// Folds ranks 0, 1, ... in that order.
+void FoldInto(const at::Tensor& to, const std::vector<at::Tensor>& of_ranks,
+              ReduceOp op) {
+  to.copy_(of_ranks[0]);
+  for (size_t r = 1; r < of_ranks.size(); ++r) to.add_(of_ranks[r]);
+  if (op == ReduceOp::kAverage) to.div_(static_cast<int64_t>(of_ranks.size()));
 }
 
 }  // namespace
@@ -79,9 +88,12 @@ CommHook GatherBF16() {
     const std::vector<int64_t> counts(static_cast<size_t>(comm.ranks()), elems);
     Work work = comm.StartAllGather(BufferOf(mine), BufferOf(gathered), counts,
                                     bucket.label);
-    work.OnDone([gathered, flat = bucket.flat, op = bucket.op] {
-      FoldInto(flat, gathered, op);
-    });
+    std::vector<at::Tensor> of_ranks;
+    for (int64_t r = 0; r < comm.ranks(); ++r) {
+      of_ranks.push_back(OwnPart(gathered[r], bucket, comm));
+    }
+    work.OnDone([of_ranks, to = OwnPart(bucket.flat, bucket, comm),
+                 op = bucket.op] { FoldInto(to, of_ranks, op); });
     return work;
   };
 }

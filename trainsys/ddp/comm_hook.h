@@ -23,10 +23,9 @@ struct FullBucket {
 };
 
 // Posts what makes `bucket.flat`, or this rank's part of it, its reduction over
-// ranks. Result: a Work; once
-// it is done and its continuations have run, the reduction is there. Every rank
-// calls it for the same buckets in the same order, inside backward; it must not
-// block.
+// ranks. Result: a Work; once it is done and its continuations have run, the
+// reduction is there. Every rank calls it for the same buckets in the same
+// order, inside backward; it must not block.
 //
 // What travels in 16 bits is folded in f32, with one rounding at the end (see
 // communicator.h): compressing costs the rounding of what each rank gives, and

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "collectives/errors.h"
+#include "trainsys/autograd/gradient_like.h"
 #include "trainsys/memory/ledger.h"
 #include "trainsys/tensor/tensor_memory.h"
 
@@ -147,7 +148,10 @@ void GradientBuckets::Drop() {
 at::Tensor GradientBuckets::Result(size_t parameter, int64_t begin,
                                    int64_t elems) const {
   const at::Tensor& grad = parameters_[parameter].grad();
-  if (grad.defined()) return Part(grad.contiguous(), begin, elems);
+  if (grad.defined()) {
+    RefuseUnlike(grad, parameters_[parameter]);
+    return Part(grad.contiguous(), begin, elems);
+  }
   const Place& place = places_[parameter];
   if (place.is_own || !place.has_result) return {};
   return Reduced(parameter, begin, elems);

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "collectives/errors.h"
+#include "trainsys/autograd/gradient_like.h"
 #include "trainsys/memory/ledger.h"
 #include "trainsys/tensor/flat_layout.h"
 #include "trainsys/tensor/tensor_memory.h"
@@ -90,11 +91,11 @@ void GradientShard::Open() {
     Place& place = places_[i];
     if (!std::exchange(place.is_shown, false)) continue;
     const at::Tensor& grad = parameters_[i].grad();
-    if (grad.defined() && !IsIn(place, grad)) continue;  // a new one
-    if (!grad.defined() || grad._version() != place.version) {
+    if (!grad.defined() || !IsIn(place, grad) ||
+        grad._version() != place.version) {
       throw collectives::Error(
-          "BeginForward: a gradient was changed, zeroed or dropped while "
-          "averages add up; expected ZeroGrad of BucketedDDP or of the "
+          "BeginForward: a gradient was changed, replaced, zeroed or dropped "
+          "while averages add up; expected ZeroGrad of BucketedDDP or of the "
           "optimizer, which see all of them");
     }
     parameters_[i].mutable_grad().reset();  // backward adds to no average
@@ -215,7 +216,10 @@ at::Tensor GradientShard::Result(size_t parameter, int64_t begin,
                                  int64_t elems) const {
   if (!places_[parameter].has_result) return {};
   const at::Tensor& grad = parameters_[parameter].grad();
-  if (grad.defined()) return AliasOf(grad.contiguous(), begin, {elems});
+  if (grad.defined()) {
+    RefuseUnlike(grad, parameters_[parameter]);
+    return AliasOf(grad.contiguous(), begin, {elems});
+  }
   if (places_[parameter].is_own) return {};  // dropped since
   return Reduced(parameter, begin, elems);
 }

@@ -63,7 +63,8 @@ class GradientStore {
   virtual bool IsEmpty() const = 0;
 
   // After Show: part of the result, which this rank must have. Shape: [elems];
-  // undefined if no rank had a gradient.
+  // undefined if no rank had a gradient, or it was dropped since.
+  // Errors: InvalidArgument as Bring.
   virtual at::Tensor Result(size_t parameter, int64_t begin,
                             int64_t elems) const = 0;
   // The same memory already when its bucket has been kept.
@@ -76,11 +77,6 @@ class GradientStore {
  protected:
   GradientStore() = default;
 };
-
-// Errors: InvalidArgument unless `grad` is dense and of the parameter's shape
-// and dtype.
-void RefuseUnlike(const at::Tensor& grad, const at::Tensor& parameter);
-bool IsLike(const at::Tensor& grad, const at::Tensor& parameter);
 
 std::vector<ParameterSize> SizesOf(const std::vector<at::Tensor>& parameters);
 

@@ -18,7 +18,7 @@ void CheckMaxNorm(double max_norm) {
 }
 
 double ScaleTo(double max_norm, double norm) {
-  return std::min(1.0, max_norm / (norm + kNormEps));
+  return std::min(max_norm / (norm + kNormEps), 1.0);  // NaN stays NaN
 }
 
 }  // namespace

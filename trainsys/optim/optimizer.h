@@ -10,6 +10,8 @@ namespace trainsys {
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
+  Optimizer(const Optimizer&) = delete;
+  Optimizer& operator=(const Optimizer&) = delete;
 
   // Forgets the gradients: they are zero, or undefined.
   virtual void ZeroGrad() = 0;
@@ -23,6 +25,9 @@ class Optimizer {
   virtual int64_t StateBytes() const = 0;
 
   void Step() { StepScaled(1); }
+
+ protected:
+  Optimizer() = default;
 };
 
 }  // namespace trainsys

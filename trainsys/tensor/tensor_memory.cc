@@ -1,6 +1,7 @@
 #include "trainsys/tensor/tensor_memory.h"
 
 #include <ATen/ops/empty.h>
+#include <c10/util/accumulate.h>
 
 #include <cstring>
 #include <string>
@@ -46,6 +47,15 @@ at::Tensor Alias(const at::Storage& storage, int64_t offset,
   for (size_t i = sizes.size(); i-- > 0;) {
     strides[i] = stride;
     stride *= std::max<int64_t>(sizes[i], 1);
+  }
+  // set_ would grow the storage instead.
+  const int64_t end = (offset + c10::multiply_integers(sizes)) *
+                      static_cast<int64_t>(options.dtype().itemsize());
+  if (offset < 0 || end > static_cast<int64_t>(storage.nbytes())) {
+    throw InvalidArgument("a tensor over bytes up to " + std::to_string(end) +
+                          " of a storage of " +
+                          std::to_string(storage.nbytes()) +
+                          ", expected within it");
   }
   at::Tensor alias = at::empty({0}, options);
   alias.set_(storage, offset, sizes, strides);

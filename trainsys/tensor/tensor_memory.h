@@ -22,6 +22,7 @@ std::vector<int64_t> BytesOfEach(const std::vector<at::Tensor>& tensors);
 // A tensor of `sizes` over `flat`'s memory from element `offset` on. Unlike
 // narrow() it is no autograd view, so it may be detached in place and stand
 // as a gradient or as a parameter's data.
+// Errors: InvalidArgument if the memory ends before.
 at::Tensor AliasOf(const at::Tensor& flat, int64_t offset,
                    at::IntArrayRef sizes);
 

@@ -63,14 +63,15 @@ void FlatParameters::TakeBack() {
   auto* const begin = static_cast<char*>(flat_.data_ptr());
   for (size_t i = 0; i < parameters_.size(); ++i) {
     at::Tensor& p = parameters_[i];
-    const bool is_there =
-        p.numel() == 0 || p.data_ptr() == begin + plan_.offsets[i];
-    if (is_there) continue;
     if (static_cast<int64_t>(p.nbytes()) != plan_.tensor_bytes[i] ||
         p.scalar_type() != dtypes_[i]) {
       throw InvalidArgument(
           "a parameter has changed its size or dtype; make a new optimizer");
     }
+    const bool is_there =
+        p.numel() == 0 ||
+        (p.data_ptr() == begin + plan_.offsets[i] && p.is_contiguous());
+    if (is_there) continue;
     at::Tensor in_flat =
         AliasOfBytes(flat_, plan_.offsets[i], dtypes_[i], p.sizes());
     in_flat.copy_(p);

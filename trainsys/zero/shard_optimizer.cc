@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "collectives/errors.h"
+#include "trainsys/autograd/gradient_like.h"
 #include "trainsys/memory/ledger.h"
 #include "trainsys/optim/sum_of_squares.h"
 #include "trainsys/tensor/tensor_memory.h"
@@ -49,6 +50,7 @@ GradientPart GradientsInPlace(std::vector<at::Tensor> parameters) {
                                               int64_t elems) -> at::Tensor {
     const at::Tensor& grad = parameters[p].grad();
     if (!grad.defined()) return {};
+    RefuseUnlike(grad, parameters[p]);
     return AliasOf(grad.detach().contiguous(), begin, {elems});
   };
 }
@@ -104,6 +106,12 @@ void ShardOptimizer::MakeMoments(int rank) {
 }
 
 void ShardOptimizer::CheckOptions() const {
+  if (groups_.size() != options_at_first_.size()) {
+    throw InvalidArgument(
+        std::to_string(groups_.size()) +
+        " parameter groups now, expected as at construction: " +
+        std::to_string(options_at_first_.size()));
+  }
   for (size_t g = 0; g < groups_.size(); ++g) {
     const OptimizerOptions& now = groups_[g].options;
     const OptimizerOptions& first = options_at_first_[g];
@@ -132,22 +140,12 @@ void ShardOptimizer::Update(std::span<const size_t> parameters,
   std::vector<std::pair<size_t, at::Tensor>> gradients;  // of pieces
   for (size_t p : parameters) {
     if (!piece_of_[p]) continue;
-    at::Tensor grad = GradientOf(pieces_[*piece_of_[p]], gradient);
+    at::Tensor grad = PartOf(pieces_[*piece_of_[p]], gradient);
     if (grad.defined()) gradients.emplace_back(*piece_of_[p], std::move(grad));
   }
   for (const auto& [piece, grad] : gradients) {
     UpdatePiece(pieces_[piece], grad, gradient_scale);
   }
-}
-
-at::Tensor ShardOptimizer::GradientOf(const Piece& piece,
-                                      const GradientPart& gradient) const {
-  at::Tensor grad = gradient(piece.parameter, piece.begin, piece.elems);
-  if (grad.defined() && grad.scalar_type() != piece.param.scalar_type()) {
-    throw InvalidArgument(
-        "a gradient of another dtype than its parameter, expected the same");
-  }
-  return grad;
 }
 
 void ShardOptimizer::UpdatePiece(Piece& piece, const at::Tensor& grad,
@@ -170,7 +168,7 @@ void ShardOptimizer::UpdatePiece(Piece& piece, const at::Tensor& grad,
 void ShardOptimizer::AddSquares(const GradientPart& gradient,
                                 ExactSum& sum) const {
   for (const Piece& piece : pieces_) {
-    at::Tensor grad = GradientOf(piece, gradient);
+    at::Tensor grad = PartOf(piece, gradient);
     if (!grad.defined()) continue;
     grad = grad.cpu();
     if (grad.scalar_type() == at::kFloat) {

@@ -17,12 +17,13 @@
 
 namespace trainsys {
 
-// Part of a parameter's gradient. Shape: [elems], contiguous; undefined if
-// there is no gradient. Units: elements.
+// Part of a parameter's gradient. Shape: [elems], contiguous, of the
+// parameter's dtype; undefined if there is no gradient. Units: elements.
 using GradientPart =
     std::function<at::Tensor(size_t parameter, int64_t begin, int64_t elems)>;
 
 // p.grad(), as it is.
+// Errors: InvalidArgument for one that is unlike its parameter.
 GradientPart GradientsInPlace(std::vector<at::Tensor> parameters);
 
 // Those that are defined, in place.
@@ -51,8 +52,7 @@ class ShardOptimizer {
   // Updates what the shard has of those parameters, from their gradients times
   // `gradient_scale`. One without a gradient stays as it is, and its step count
   // too.
-  // Errors: InvalidArgument, nothing written, for a gradient of another dtype
-  // than its parameter; as CheckOptions.
+  // Errors: as `gradient` and as CheckOptions; nothing is written then.
   void Update(std::span<const size_t> parameters, const GradientPart& gradient,
               double gradient_scale);
   void UpdateAll(const GradientPart& gradient, double gradient_scale);
@@ -82,7 +82,9 @@ class ShardOptimizer {
   };
 
   void MakeMoments(int rank);
-  at::Tensor GradientOf(const Piece& piece, const GradientPart& gradient) const;
+  static at::Tensor PartOf(const Piece& piece, const GradientPart& gradient) {
+    return gradient(piece.parameter, piece.begin, piece.elems);
+  }
   void UpdatePiece(Piece& piece, const at::Tensor& grad, double gradient_scale);
 
   std::vector<ParameterGroup> groups_;

@@ -25,7 +25,10 @@ namespace trainsys {
 //   channel zero                           | parameters of bucket 3 ...
 //
 // A parameter that a part of the graph which has not run yet has saved is an
-// error of that backward ("modified by an inplace operation"). What must know
+// error of that backward ("modified by an inplace operation"). Not seen, unless
+// by SecondRunCheck::kValues: that a segment of Checkpoint which runs again
+// reads a parameter that it neither saves nor has a gradient for, as in
+// x + p.detach(). What must know
 // all gradients first is refused: StepScaled other than by 1, GradNorm, NoSync,
 // retain_graph, weigh_losses, find_unused_parameters. An error of backward or
 // of FinishGradientSync leaves some parameters stepped and some not, the same
@@ -84,10 +87,10 @@ class StepInBackward final : public Optimizer, private BackwardFollower {
 
   BucketedDDP& ddp_;
   std::unique_ptr<collectives::Communicator> comm_;
-  std::vector<collectives::Work> works_;  // of the broadcasts
-  std::exception_ptr error_;              // the first of an update
+  std::exception_ptr error_;  // the first of an update
   Following following_;
   ShardOptimizer local_;
+  std::vector<collectives::Work> works_;  // of the broadcasts, into local_
 };
 
 }  // namespace trainsys
