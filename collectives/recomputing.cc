@@ -1,5 +1,7 @@
 #include "collectives/recomputing.h"
 
+#include <utility>
+
 namespace collectives {
 namespace {
 
@@ -13,5 +15,10 @@ bool IsRecomputing() { return recomputing_depth > 0; }
 RecomputingScope::RecomputingScope() { ++recomputing_depth; }
 
 RecomputingScope::~RecomputingScope() { --recomputing_depth; }
+
+NotRecomputingScope::NotRecomputingScope()
+    : depth_(std::exchange(recomputing_depth, 0)) {}
+
+NotRecomputingScope::~NotRecomputingScope() { recomputing_depth = depth_; }
 
 }  // namespace collectives

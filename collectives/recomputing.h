@@ -19,4 +19,17 @@ class RecomputingScope {
   RecomputingScope& operator=(const RecomputingScope&) = delete;
 };
 
+// Marks its lifetime as no recomputation, whatever is around it: for what only
+// happens to run in a second run.
+class NotRecomputingScope {
+ public:
+  NotRecomputingScope();
+  ~NotRecomputingScope();
+  NotRecomputingScope(const NotRecomputingScope&) = delete;
+  NotRecomputingScope& operator=(const NotRecomputingScope&) = delete;
+
+ private:
+  const int depth_;  // around it
+};
+
 }  // namespace collectives

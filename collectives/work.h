@@ -44,12 +44,13 @@ class Work {
     if (state_) state_->Wait();
   }
 
-  // Runs `fn` once on the rank's own thread, at the rank's first call or wait
-  // after the collective is done; at once if the Work is empty. Never inside
-  // another such function; those of one channel run in the order of their
-  // collectives. `fn` may post, on a channel of its own, and wait; what it
-  // throws comes out of that call or wait. Not run if the collective fails, an
-  // exception destroys the Work, or the rank's function has returned.
+  // Runs `fn` once, never as recomputation, on the rank's own thread, at the
+  // rank's first call or wait after the collective is done; at once if the Work
+  // is empty. Never inside another such function; those of one channel run in
+  // the order of their collectives. `fn` may post, on a channel of its own, and
+  // wait; what it throws comes out of that call or wait. Not run if the
+  // collective fails, an exception destroys the Work, or the rank's function
+  // has returned.
   void OnDone(std::function<void()> fn) {
     if (state_) {
       state_->OnDone(std::move(fn));

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "collectives/errors.h"
+#include "collectives/recomputing.h"
 
 namespace collectives {
 
@@ -21,6 +22,9 @@ bool RankState::RunContinuations() {
     }
     if (!next) return has_run;
     if (next->HasFailed()) continue;
+    // At which call or wait it runs is not the same on all ranks; so neither is
+    // whether that is part of a second run.
+    const NotRecomputingScope not_of_a_segment;
     next->fn();
     has_run = true;
   }

@@ -20,5 +20,17 @@ TEST(RecomputingScopeTest, NestsAndBelongsToItsThread) {
   EXPECT_FALSE(IsRecomputing());
 }
 
+TEST(RecomputingScopeTest, WhatOnlyHappensToRunInItIsNone) {
+  const RecomputingScope outer;
+  const RecomputingScope inner;
+  {
+    const NotRecomputingScope apart;
+    EXPECT_FALSE(IsRecomputing());
+    { const RecomputingScope of_its_own; }
+    EXPECT_FALSE(IsRecomputing());
+  }
+  EXPECT_TRUE(IsRecomputing());
+}
+
 }  // namespace
 }  // namespace collectives

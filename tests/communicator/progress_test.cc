@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "collectives/errors.h"
+#include "collectives/recomputing.h"
 #include "collectives/record/clock.h"
 #include "tests/backend/backend.h"
 
@@ -129,6 +130,29 @@ TEST(ContinuationTest, RunInOrderOnTheRanksOwnThreadExactlyOnce) {
     EXPECT_GE(order.size(), 6U);
     for (Work& work : works) work.Wait();
     EXPECT_THAT(order, ElementsAre(0, 1, 2, 3, 4, 5, 6, 7));
+  });
+}
+
+// On rank 0 it runs at a call of a second run, on the others before.
+TEST(ContinuationTest, AreNoPartOfASecondRunThatTheyRunIn) {
+  RunRanksHere({.ranks = 3}, [](Communicator& comm) {
+    const auto second = comm.Duplicate("second");
+    int value = comm.rank();
+    Work posted;
+    Work first = comm.StartBarrier("first");
+    first.OnDone([&] {
+      EXPECT_FALSE(IsRecomputing());
+      posted = second->StartBroadcast(AsBuffer(std::span(&value, 1)), 2, "x");
+    });
+    if (comm.rank() != 0) first.Wait();
+    while (!first.IsDone()) std::this_thread::yield();
+    {
+      const RecomputingScope again;
+      comm.Barrier("of the segment");
+      EXPECT_TRUE(IsRecomputing());
+    }
+    posted.Wait();
+    EXPECT_EQ(value, 2);
   });
 }
 

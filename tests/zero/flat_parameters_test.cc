@@ -144,6 +144,14 @@ TEST(FlatParametersTest, AParameterThatWasGivenOtherDataIsTakenBackWithIt) {
   EXPECT_TRUE(EqualBits({b}, {at::full({3}, 7.0)}));
   EXPECT_EQ(flat.Part(64, 4).data, place);
 
+  // The same memory in another order is other values.
+  at::Tensor square = at::arange(4, at::kFloat).view({2, 2});
+  FlatParameters of_square = MakeFlat({square});
+  square.set_data(square.detach().t());
+  of_square.TakeBack();
+  EXPECT_TRUE(square.is_contiguous());
+  EXPECT_EQ(square[0][1].item<float>(), 2);
+
   b.set_data(at::full({4}, 7.0));
   EXPECT_THROW(flat.TakeBack(), collectives::InvalidArgument);
   b.set_data(at::full({3}, 7.0, at::kDouble));

@@ -128,15 +128,19 @@ void GradientShard::Fill(size_t parameter, const at::Tensor& gradient) {
   place.is_brought = true;
   if (place.elems == 0) return;
   const auto elem_bytes = static_cast<int64_t>(c10::elementSize(place.dtype));
-  const at::Tensor padded = AliasOf(Flat(place.bucket), place.in_bucket,
-                                    {AlignedElems(place.elems, elem_bytes)});
+  const int64_t elems = AlignedElems(place.elems, elem_bytes);
   if (gradient.defined() && gradient.is_cpu() && gradient.is_contiguous()) {
     // A tenth of what copy_ takes for few elements.
-    auto* const to = static_cast<char*>(padded.data_ptr());
-    std::memcpy(to, gradient.data_ptr(), gradient.nbytes());
-    std::memset(to + gradient.nbytes(), 0, padded.nbytes() - gradient.nbytes());
+    const at::Tensor& buffer = buffers_[place.bucket % buffers_.size()];
+    auto* const to =
+        static_cast<char*>(buffer.data_ptr()) + place.in_bucket * elem_bytes;
+    const size_t bytes = gradient.nbytes();
+    std::memcpy(to, gradient.data_ptr(), bytes);
+    std::memset(to + bytes, 0, static_cast<size_t>(elems * elem_bytes) - bytes);
     return;
   }
+  const at::Tensor padded =
+      AliasOf(Flat(place.bucket), place.in_bucket, {elems});
   padded.zero_();
   const at::Tensor to = AliasOf(padded, 0, parameters_[parameter].sizes());
   if (gradient.defined()) {

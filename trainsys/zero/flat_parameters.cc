@@ -74,7 +74,7 @@ void FlatParameters::TakeBack() {
     if (is_there) continue;
     at::Tensor in_flat =
         AliasOfBytes(flat_, plan_.offsets[i], dtypes_[i], p.sizes());
-    in_flat.copy_(p);
+    in_flat.copy_(p.contiguous());  // it may be over the same memory
     p.set_data(in_flat);
   }
 }
