@@ -108,6 +108,19 @@ TEST_P(ShardedGradientsTest, LoadedParametersAreTakenUp) {
 }
 
 // Frozen ones keep their values and their moments.
+TEST_P(ShardedGradientsTest, OtherDataAfterJoinIsTakenUpToo) {
+  OnRanks(2, [](Communicator& comm) {
+    LayersRank rank(comm, GetParam(), SmallBuckets(), SGDOptions{.lr = 0.125});
+    ASSERT_TRUE(rank.ddp.Join(1));
+    for (at::Tensor& p : rank.parameters) p.set_data(p.detach().clone());
+    rank.Backward(0);
+    rank.ddp.FinishGradientSync();
+    rank.optimizer->Step();
+    EXPECT_TRUE(EqualBits(rank.parameters,
+                          LayersTrained(2, 1, SGDOptions{.lr = 0.125})));
+  });
+}
+
 TEST_P(ShardedGradientsTest, ParametersMayBeFrozenAndThawedBetweenSteps) {
   Module reference;
   Tensors expected = AddLayers(reference, 0);
@@ -444,6 +457,30 @@ TEST(StoredGradientsTest, NoSyncAndWeighedLossesAreRefused) {
                               WithWay({.weigh_losses = true}, way));
                 }),
                 HasSubstr("weigh_losses with GradientSharding::kStored"));
+  });
+}
+
+// By tensor one rank alone has the first gradient, and so the error.
+TEST(StoredGradientsTest, ARankWhoseAverageWasChangedCanGiveTheStepUp) {
+  OnRanks(2, [](Communicator& comm) {
+    LayersRank rank(
+        comm, AfterBackward(GradientSharding::kStored, Partition::kByTensor));
+    rank.Backward(0);
+    rank.ddp.FinishGradientSync();
+    if (comm.rank() == 0) {
+      rank.parameters[0].grad().mul_(0.5);
+      const std::string text = ErrorOf<Error>([&] { rank.ddp.BeginForward(); });
+      EXPECT_THAT(text, HasSubstr("while averages add up"));
+      EXPECT_EQ(ErrorOf<Error>([&] { rank.ddp.BeginForward(); }), text);
+      rank.ddp.Reset(text);
+    } else {
+      rank.Backward(1);
+      EXPECT_THAT(ErrorOf<collectives::PeerFailed>(
+                      [&] { rank.ddp.FinishGradientSync(); }),
+                  HasSubstr("while averages add up"));
+    }
+    rank.Step(0);
+    EXPECT_TRUE(EqualBits(rank.parameters, LayersTrained(2, 1)));
   });
 }
 

@@ -218,6 +218,7 @@ TEST_P(StepInBackwardTest, ASegmentThatReadsAnUpdatedParameterIsSeenIfAsked) {
         halves.early);
     h.register_hook([&](const at::Tensor& grad) {
       AwaitOnAll(comm, is_written);
+      optimizer.Step();  // it has come to the other rank
       return grad;
     });
     const at::Tensor loss = (h * halves.late).sum();

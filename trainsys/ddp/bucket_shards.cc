@@ -73,9 +73,6 @@ BucketShards CutBucket(const Bucket& bucket, int64_t elem_bytes,
           }
         });
   }
-  for (int r = 0; r < sharded.rank; ++r) {
-    cut.own_begin += cut.counts[static_cast<size_t>(r)];
-  }
   return cut;
 }
 

@@ -29,7 +29,6 @@ bool IsWhollyOwn(size_t parameter, int64_t bytes,
 // padding included.
 struct BucketShards {
   std::vector<int64_t> counts;  // of each rank's part, in rank order
-  int64_t own_begin = 0;        // this rank's part, in the bucket
 
   // A stretch of this rank's part that is one stretch in its shard too.
   struct Run {

@@ -79,7 +79,7 @@ BucketedDDP::~BucketedDDP() = default;
 
 void BucketedDDP::BeginForward() {
   // Also for an evaluation: it posts nothing.
-  if (follower_ && phase_ == Phase::kIdle) follower_->BeforeForward();
+  if (follower_ && !IsUnderWay()) follower_->BeforeForward();
   if (!c10::GradMode::is_enabled()) return;
   if (!attendance_.has_me) {
     throw Error(
@@ -100,6 +100,7 @@ void BucketedDDP::BeginForward() {
   if (HasNoSync()) RefuseNoSync();
   if (phase_ == Phase::kIdle) weight_->reset();  // of graphs run between steps
   if (HasNoSync()) {
+    store_->Open();
     if (is_open_) {
       hooks_.Renew();
     } else {
@@ -152,12 +153,19 @@ void BucketedDDP::Unfollow() {
 // The same collectives on every rank, whatever its part in the step.
 // Once a step: a rank that fails between Join and BeginForward posts no more.
 void BucketedDDP::BeginSync() {
+  std::exception_ptr refused;  // perhaps by this rank's gradients alone
+  try {
+    store_->Open();
+  } catch (const Error&) {
+    refused = std::current_exception();
+  }
   if (is_open_) {
     hooks_.Renew();
   } else {
     OpenStep();
   }
   phase_ = Phase::kSync;
+  if (refused) std::rethrow_exception(refused);  // Reset tells the others
 }
 
 void BucketedDDP::OpenStep() {
@@ -174,7 +182,6 @@ void BucketedDDP::OpenStep() {
 
 // Cheap where nothing has changed.
 void BucketedDDP::FollowModule() {
-  if (store_) store_->Open();
   if (HasChanged()) Train(TrainedOf(all_));
   hooks_.Renew();
 }

@@ -38,7 +38,9 @@ struct BucketedDDPOptions {
   // The mean is over samples, not over ranks: every loss goes through Weigh.
   bool weigh_losses = false;
   CommHook comm_hook = NoCompression();
-  // ZeRO: what each rank has of the gradients, cut by `partition`. With
+  // ZeRO: what each rank has of the gradients, cut by `partition`; p.grad()
+  // where that is all of p. So the optimizer is made from this object, not from
+  // parameters(). With
   // kReduced, accumulate under NoSync. With kStored each micro-step ends with
   // FinishGradientSync, whose averages add up until ZeroGrad (this one, or the
   // optimizer's: the module's own does not see shards); NoSync and weigh_losses

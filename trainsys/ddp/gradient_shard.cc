@@ -93,13 +93,15 @@ void GradientShard::Open() {
     const at::Tensor& grad = parameters_[i].grad();
     if (!grad.defined() || !IsIn(place, grad) ||
         grad._version() != place.version) {
-      throw collectives::Error(
-          "BeginForward: a gradient was changed, replaced, zeroed or dropped "
-          "while averages add up; expected ZeroGrad of BucketedDDP or of the "
-          "optimizer, which see all of them");
+      is_spoiled_ = true;
     }
     parameters_[i].mutable_grad().reset();  // backward adds to no average
   }
+  if (!is_spoiled_) return;
+  throw collectives::Error(
+      "BeginForward: a gradient was changed, replaced, zeroed or dropped while "
+      "averages add up; expected ZeroGrad of BucketedDDP or of the optimizer, "
+      "which see all of them");
 }
 
 bool GradientShard::IsIn(const Place& place, const at::Tensor& grad) const {
@@ -209,6 +211,7 @@ void GradientShard::Divide(size_t bucket, double divisor) {
 
 void GradientShard::Drop() {
   is_empty_ = true;
+  is_spoiled_ = false;
   filling_ = 0;
   for (Place& place : places_) {
     place.has_result = place.is_shown = place.is_brought = false;

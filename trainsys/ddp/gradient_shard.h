@@ -80,6 +80,7 @@ class GradientShard final : public GradientStore {
   at::Tensor shard_;                   // u8 [own().bytes]
   size_t filling_ = 0;                 // the bucket that is closed next
   bool is_empty_ = true;
+  bool is_spoiled_ = false;  // somebody has changed what was shown
 };
 
 }  // namespace trainsys

@@ -5,8 +5,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
-#include <optional>
 #include <vector>
 
 #include "trainsys/ddp/bucket_plan.h"
@@ -40,9 +38,8 @@ class GradientStore {
   // Has the parameter still the size and dtype that its place was made for?
   virtual bool Fits(size_t parameter) const = 0;
 
-  // Before the first forward of a step. Where that may not add to what there
-  // is, hides it.
-  // Errors: Error where a gradient must be dropped first, by Drop.
+  // Before each forward. Where backward may not add to what there is, hides it.
+  // Errors: Error where gradients must be dropped first, by Drop.
   virtual void Open() = 0;
   // Takes p.grad(), whoever made or replaced it. Result: whether there was one.
   // Where it is undefined, this rank contributes -0, which changes no sum.
