@@ -22,8 +22,9 @@ using collectives::InvalidArgument;
 constexpr char kDescription[] =
     "Plans a training job. `plan memory` answers whether a rank's parameters,\n"
     "gradients, optimizer state and activations fit on a device, what would\n"
-    "help if not, and what a step sends. Exit code: 0 answered (fits or not),\n"
-    "2 wrong usage.\n\n"
+    "help if not, and what a step sends. `plan shards` shows how ZeRO would\n"
+    "deal out the parameters. Exit code: 0 answered (fits or not), 2 wrong\n"
+    "usage.\n\n"
     "Example: plan memory --model llama3-8b --ranks 64 --zero 1 \\\n"
     "             --recompute full --seq 8192 --batch 1 --device-gb 80";
 
@@ -45,13 +46,23 @@ std::string ModelHelp() {
   return help;
 }
 
-void AddFlags(CLI::App& app, Flags& flags) {
-  PlanRequest& request = flags.request;
-  StatesOptions& states = request.states;
+// What both subcommands take.
+void AddModelFlags(CLI::App& app, Flags& flags) {
   app.add_option("--model", flags.model, ModelHelp())->required();
-  app.add_option("--ranks", states.ranks, "number of ranks")
+  app.add_option("--ranks", flags.request.states.ranks, "number of ranks")
       ->capture_default_str();
-  app.add_option("--zero", states.zero_stage, "ZeRO stage: 0 to 3")
+  app.add_option("--precision", flags.precision,
+                 "f32, f64, bf16 (f32 masters), bf16-f32grads, bf16-pure")
+      ->capture_default_str();
+  app.add_option("--partition", flags.partition,
+                 "shards: flat (even), tensor (whole tensors in their order) "
+                 "or balanced (whole tensors, the largest first)")
+      ->capture_default_str();
+}
+
+void AddMemoryFlags(CLI::App& app, Flags& flags) {
+  PlanRequest& request = flags.request;
+  app.add_option("--zero", request.states.zero_stage, "ZeRO stage: 0 to 3")
       ->capture_default_str();
   app.add_option("--recompute", request.recompute,
                  "none, selective, full or every-K")
@@ -64,14 +75,7 @@ void AddFlags(CLI::App& app, Flags& flags) {
   app.add_option("--device-gb", flags.device_gb,
                  "memory of a device, GB (1e9 bytes)")
       ->capture_default_str();
-  app.add_option("--precision", flags.precision,
-                 "f32, f64, bf16 (f32 masters), bf16-f32grads, bf16-pure")
-      ->capture_default_str();
   app.add_option("--optimizer", flags.optimizer, "sgd, momentum, adam")
-      ->capture_default_str();
-  app.add_option("--partition", flags.partition,
-                 "shards: flat (even), tensor (whole tensors in their order) "
-                 "or balanced (whole tensors, the largest first)")
       ->capture_default_str();
   app.add_option("--attention", flags.attention, "kernel: flash or full")
       ->capture_default_str();
@@ -133,7 +137,15 @@ PlanRequest RequestOf(const Flags& flags) {
   return request;
 }
 
-int Run(const Flags& flags) {
+int ShowShards(const Flags& flags) {
+  const PlanRequest request = RequestOf(flags);
+  const ShardPlan plan =
+      ShardPlanOf(ElemsOf(ParameterTensors(request.shape)), request.states);
+  fmt::print("{}", Describe(plan));
+  return 0;
+}
+
+int ShowMemory(const Flags& flags) {
   const MemoryPlan plan = PlanMemory(RequestOf(flags));
   if (flags.json == "-") {
     fmt::print("{}", AsJson(plan));
@@ -152,9 +164,16 @@ int main(int argc, char** argv) {
   CLI::App app(trainsys::kDescription, "plan");
   app.require_subcommand(1);
   trainsys::Flags flags;
-  trainsys::AddFlags(
-      *app.add_subcommand("memory", "memory of a rank, and what a step sends"),
-      flags);
+  CLI::App& memory =
+      *app.add_subcommand("memory", "memory of a rank, and what a step sends");
+  CLI::App& shards =
+      *app.add_subcommand("shards", "each rank's share of the parameters");
+  for (CLI::App* const command : {&memory, &shards}) {
+    trainsys::AddModelFlags(*command, flags);
+  }
+  trainsys::AddMemoryFlags(memory, flags);
   if (const auto code = trainsys::Parse(app, argc, argv)) return *code;
-  return trainsys::Main(app, [&flags] { return trainsys::Run(flags); });
+  return trainsys::Main(app, [&] {
+    return shards ? trainsys::ShowShards(flags) : trainsys::ShowMemory(flags);
+  });
 }

@@ -33,6 +33,15 @@ answers "fits" --model smollm2-360m --ranks 4 --zero 1 --partition balanced
 grep -q "partition balanced" out || fail "no partition balanced"
 grep -q "parameters, broadcasts" out || fail "no volume of broadcasts"
 
+# The published rule: runs of 73, 73, 73 and 72 tensors would be with a head.
+"$plan" shards --model smollm2-360m --ranks 4 --partition tensor >out 2>err ||
+  fail "plan shards: $(cat err)"
+grep -q "^by tensor: 4 shards of 290 tensors" out || fail "no plan of shards"
+grep -q "^ *0 .* 34.8 % " out || fail "no share of rank 0: $(cat out)"
+grep -q "^imbalance 1.39x: rank 0" out || fail "no imbalance"
+refuses "ranks is 0" shards --model gpt2 --ranks 0
+refuses "--zero" shards --model gpt2 --zero 1
+
 # A config.json, by itself and by its folder.
 mkdir -p model
 cat >model/config.json <<'END'

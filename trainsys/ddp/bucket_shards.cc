@@ -19,6 +19,15 @@ void ForEachOwner(const std::vector<Shard>& shards, int64_t begin, int64_t end,
   }
 }
 
+// Runs of one rank lie one after another in the bucket.
+void Append(std::vector<BucketShards::Run>& own, const BucketShards::Run& run) {
+  if (!own.empty() && own.back().in_shard + own.back().elems == run.in_shard) {
+    own.back().elems += run.elems;
+  } else {
+    own.push_back(run);
+  }
+}
+
 }  // namespace
 
 Bucket InOrderOfShards(const Bucket& bucket,
@@ -48,30 +57,21 @@ BucketShards CutBucket(const Bucket& bucket, int64_t elem_bytes,
                        const ShardedParameters& sharded) {
   BucketShards cut;
   cut.counts.resize(sharded.shards.size());
-  const int64_t own_shard = sharded.own().begin / elem_bytes;
   for (size_t i = 0; i < bucket.parameters.size(); ++i) {
     const int64_t in_bucket = bucket.layout.offsets[i];
     const int64_t next = i + 1 < bucket.parameters.size()
                              ? bucket.layout.offsets[i + 1]
                              : bucket.layout.elems;
-    const int64_t in_flat = sharded.offsets[bucket.parameters[i]] / elem_bytes;
-    ForEachOwner(
-        sharded.shards, in_flat * elem_bytes,
-        (in_flat + next - in_bucket) * elem_bytes,
-        [&](int64_t rank, int64_t begin, int64_t end) {
-          const int64_t elems = (end - begin) / elem_bytes;
-          cut.counts[static_cast<size_t>(rank)] += elems;
-          if (rank != sharded.rank) return;
-          const int64_t from = begin / elem_bytes;
-          const BucketShards::Run run{in_bucket + from - in_flat,
-                                      from - own_shard, elems};
-          if (!cut.own.empty() &&
-              cut.own.back().in_shard + cut.own.back().elems == run.in_shard) {
-            cut.own.back().elems += elems;
-          } else {
-            cut.own.push_back(run);
-          }
-        });
+    const int64_t offset = sharded.offsets[bucket.parameters[i]];
+    const int64_t bytes = (next - in_bucket) * elem_bytes;
+    const auto count = [&](int64_t rank, int64_t begin, int64_t end) {
+      const int64_t elems = (end - begin) / elem_bytes;
+      cut.counts[static_cast<size_t>(rank)] += elems;
+      if (rank != sharded.rank) return;
+      Append(cut.own, {in_bucket + (begin - offset) / elem_bytes,
+                       (begin - sharded.own().begin) / elem_bytes, elems});
+    };
+    ForEachOwner(sharded.shards, offset, offset + bytes, count);
   }
   return cut;
 }
