@@ -47,6 +47,22 @@ struct Flags {
   bool wants_timeline = false;
 };
 
+void AddZeroFlags(CLI::App& app, Flags& flags) {
+  JobOptions& job = flags.job;
+  app.add_option("--zero", job.zero,
+                 "ZeRO stage: 0, 1 (optimizer state is sharded) or 2 "
+                 "(gradients too)")
+      ->capture_default_str();
+  app.add_option("--partition", flags.partition,
+                 "how ZeRO cuts parameters: flat (evenly), tensor (runs of "
+                 "whole tensors), balanced (whole tensors, by size)")
+      ->capture_default_str();
+  app.add_flag("--reduce-scatter", job.reduce_scatter,
+               "ZeRO-1: reduce gradients to their owners only, as ZeRO-2 does");
+  app.add_flag("--overlap-step", job.overlap_step,
+               "step and send parameters inside backward, bucket by bucket");
+}
+
 void AddFlags(CLI::App& app, Flags& flags) {
   JobOptions& job = flags.job;
   app.add_option("--ranks,--nproc-per-node", flags.ranks,
@@ -73,18 +89,7 @@ void AddFlags(CLI::App& app, Flags& flags) {
                  "recompute as little as keeps a rank's activations within "
                  "that many MB (1e6 bytes)")
       ->excludes(recompute);
-  app.add_option("--zero", job.zero,
-                 "ZeRO stage: 0, 1 (optimizer state is sharded) or 2 "
-                 "(gradients too)")
-      ->capture_default_str();
-  app.add_option("--partition", flags.partition,
-                 "how ZeRO cuts parameters: flat (evenly), tensor (runs of "
-                 "whole tensors), balanced (whole tensors, by size)")
-      ->capture_default_str();
-  app.add_flag("--reduce-scatter", job.reduce_scatter,
-               "ZeRO-1: reduce gradients to their owners only, as ZeRO-2 does");
-  app.add_flag("--overlap-step", job.overlap_step,
-               "step and send parameters inside backward, bucket by bucket");
+  AddZeroFlags(app, flags);
   app.add_option("--lr", job.lr, "learning rate")->capture_default_str();
   app.add_option("--seed", job.seed, "of weights and data order")
       ->check(CLI::NonNegativeNumber)

@@ -152,6 +152,15 @@ TEST(FlatParametersTest, AParameterThatWasGivenOtherDataIsTakenBackWithIt) {
   EXPECT_TRUE(square.is_contiguous());
   EXPECT_EQ(square[0][1].item<float>(), 2);
 
+  at::Tensor one = at::full({2}, 1.0), two = at::full({2}, 2.0);
+  FlatParameters swapped = MakeFlat({one, two});
+  const at::Tensor data = one.detach();
+  one.set_data(two.detach());
+  two.set_data(data);
+  swapped.TakeBack();
+  EXPECT_EQ(one[0].item<float>(), 2);
+  EXPECT_EQ(two[0].item<float>(), 1);
+
   b.set_data(at::full({4}, 7.0));
   EXPECT_THROW(flat.TakeBack(), collectives::InvalidArgument);
   b.set_data(at::full({3}, 7.0, at::kDouble));

@@ -107,7 +107,6 @@ TEST_P(ShardedGradientsTest, LoadedParametersAreTakenUp) {
   });
 }
 
-// Frozen ones keep their values and their moments.
 TEST_P(ShardedGradientsTest, OtherDataAfterJoinIsTakenUpToo) {
   OnRanks(2, [](Communicator& comm) {
     LayersRank rank(comm, GetParam(), SmallBuckets(), SGDOptions{.lr = 0.125});
@@ -121,6 +120,7 @@ TEST_P(ShardedGradientsTest, OtherDataAfterJoinIsTakenUpToo) {
   });
 }
 
+// Frozen ones keep their values and their moments.
 TEST_P(ShardedGradientsTest, ParametersMayBeFrozenAndThawedBetweenSteps) {
   Module reference;
   Tensors expected = AddLayers(reference, 0);
@@ -265,6 +265,32 @@ TEST_P(ShardedGradientsTest, FewerElementsThanRanksAndEmptyParametersTrain) {
       ExpectTrains(comm, GetParam(), {{16}, {4}, {0, 4}});
       ExpectTrains(comm, GetParam(), {{0, 8}, {5}, {0}, {33}});
       ExpectTrains(comm, GetParam(), {{}, {5}, {7}, {11}});
+    });
+  }
+}
+
+TEST_P(ShardedGradientsTest, EmptyBucketsGoThroughEveryHook) {
+  for (const CommHook& hook :
+       {CompressToBF16(), CompressToF16(), GatherBF16()}) {
+    OnRanks(3, [&](Communicator& comm) {
+      Module module;
+      const at::Tensor w = module.register_parameter("w", at::full({16}, 1.0f));
+      const at::Tensor empty =
+          module.register_parameter("empty", at::zeros({0, 4}));
+      BucketedDDP ddp(
+          module, comm,
+          WithWay({.bucket_bytes = 1, .comm_hook = hook}, GetParam()));
+      AnyOptimizer optimizer(GetParam(), ddp, comm,
+                             {{ddp.planned(), SGDOptions{.lr = 0.5}}});
+      for (int step = 0; step < 2; ++step) {
+        optimizer->ZeroGrad();
+        ddp.BeginForward();
+        ((w * (comm.rank() + 1)).sum() + empty.sum()).backward();
+        ddp.FinishGradientSync();
+        optimizer->Step();
+      }
+      // Gradients of 1, 2 and 3 have the mean 2, in 16 bits too.
+      EXPECT_TRUE(EqualBits({w.detach()}, {at::full({16}, -1.0f)}));
     });
   }
 }
@@ -480,6 +506,44 @@ TEST(StoredGradientsTest, ARankWhoseAverageWasChangedCanGiveTheStepUp) {
                   HasSubstr("while averages add up"));
     }
     rank.Step(0);
+    EXPECT_TRUE(EqualBits(rank.parameters, LayersTrained(2, 1)));
+  });
+}
+
+TEST(StoredGradientsTest, SoItCanAfterJoin) {
+  OnRanks(2, [](Communicator& comm) {
+    LayersRank rank(
+        comm, AfterBackward(GradientSharding::kStored, Partition::kByTensor));
+    ASSERT_TRUE(rank.ddp.Join(1));
+    rank.Backward(0);
+    rank.ddp.FinishGradientSync();
+    if (comm.rank() == 0) {
+      rank.parameters[0].grad().mul_(0.5);
+      const std::string text = ErrorOf<Error>([&] { rank.ddp.Join(1); });
+      EXPECT_THAT(text, HasSubstr("while averages add up"));
+      rank.ddp.Reset(text);
+    } else {
+      ASSERT_TRUE(rank.ddp.Join(1));
+      rank.Backward(1);
+      EXPECT_THAT(ErrorOf<collectives::PeerFailed>(
+                      [&] { rank.ddp.FinishGradientSync(); }),
+                  HasSubstr("while averages add up"));
+    }
+    rank.Step(0);
+    EXPECT_TRUE(EqualBits(rank.parameters, LayersTrained(2, 1)));
+  });
+}
+
+// It hides them, for a backward that does not come.
+TEST_P(ShardedGradientsTest, AForwardBeforeTheStepChangesNothing) {
+  if (GetParam().sharding == GradientSharding::kReduced) return;  // refused
+  OnRanks(2, [](Communicator& comm) {
+    LayersRank rank(comm, GetParam());
+    rank.Backward(0);
+    rank.ddp.FinishGradientSync();
+    rank.ddp.BeginForward();
+    rank.Loss(1);
+    rank.optimizer->Step();
     EXPECT_TRUE(EqualBits(rank.parameters, LayersTrained(2, 1)));
   });
 }

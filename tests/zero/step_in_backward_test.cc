@@ -431,6 +431,57 @@ TEST_P(StepInBackwardTest, ASecondOneAtATimeIsRefused) {
 }
 
 // Some ranks have heard of a bucket by then, and some have not.
+TEST_P(StepInBackwardTest, ItDoesNotBeginInTheMiddleOfAStep) {
+  OnRanks(2, [](Communicator& comm) {
+    Module module;
+    const Tensors p = AddLayers(module, 0);
+    BucketedDDP ddp(module, comm, OneEach(GetParam()));
+    ddp.BeginForward();
+    LayersLoss(p, InputOf(comm.rank())).backward();
+    EXPECT_THAT(ErrorOf<InvalidArgument>(
+                    [&] { StepInBackward(ddp, comm, AdamWOptions{}); }),
+                HasSubstr("gradients on their way already"));
+    ddp.FinishGradientSync();
+  });
+}
+
+TEST_P(StepInBackwardTest, OtherDataInTheMiddleOfAStepIsAnError) {
+  OnRanks(2, [](Communicator& comm) {
+    LayersRank rank(comm, InBackward(GetParam()), SmallBuckets());
+    rank.ddp.BeginForward();
+    const at::Tensor loss = rank.Loss(0);
+    rank.parameters[0].set_data(rank.parameters[0].detach().clone());
+    loss.backward();
+    rank.ddp.FinishGradientSync();
+    EXPECT_THAT(ErrorOf<InvalidArgument>([&] { rank.optimizer->Step(); }),
+                HasSubstr("given other data between BeginForward and Step"));
+  });
+}
+
+// Its own, as of options that it alone has changed.
+TEST_P(StepInBackwardTest, AnErrorOfOneRankBeforeAStepCanBeGivenUp) {
+  OnRanks(2, [](Communicator& comm) {
+    LayersRank rank(comm, InBackward(GetParam()), SmallBuckets());
+    rank.Step(0);
+    rank.optimizer->ZeroGrad();
+    if (comm.rank() == 0) {
+      rank.optimizer.groups()[0].options = AdamWOptions{.lr = -1};
+      const std::string text =
+          ErrorOf<InvalidArgument>([&] { rank.ddp.BeginForward(); });
+      EXPECT_THAT(text, HasSubstr("lr is -1"));
+      rank.ddp.Reset(text);
+      rank.optimizer.groups()[0].options = kAdamW;
+    } else {
+      rank.Backward(1);
+      EXPECT_THAT(ErrorOf<collectives::PeerFailed>(
+                      [&] { rank.ddp.FinishGradientSync(); }),
+                  HasSubstr("lr is -1"));
+    }
+    rank.Step(2);
+    EXPECT_TRUE(CheckInSync(rank.parameters, comm).empty());
+  });
+}
+
 TEST_P(StepInBackwardTest, GoneInTheMiddleOfAStepItKeepsNobodyWaiting) {
   for (int repetition = 0; repetition < 10; ++repetition) {
     OnRanks(3, [](Communicator& comm) {

@@ -78,9 +78,10 @@ BucketedDDP::BucketedDDP(torch::nn::Module& module, Communicator& comm,
 BucketedDDP::~BucketedDDP() = default;
 
 void BucketedDDP::BeginForward() {
-  // Also for an evaluation: it posts nothing.
-  if (follower_ && !IsUnderWay()) follower_->BeforeForward();
-  if (!c10::GradMode::is_enabled()) return;
+  if (!c10::GradMode::is_enabled()) {
+    if (follower_ && !IsUnderWay()) follower_->BeforeForward();
+    return;
+  }
   if (!attendance_.has_me) {
     throw Error(
         "BeginForward: this rank told Join that it has no batch left; expected "
@@ -131,6 +132,7 @@ void BucketedDDP::Follow(BackwardFollower& follower) {
                           "; expected an optimizer that steps after it");
   };
   if (follower_) refuse("another optimizer that does");
+  if (IsUnderWay()) refuse("gradients on their way already");
   if (options_.weigh_losses) {
     refuse("weigh_losses, whose mean is known after it only");
   }
@@ -144,7 +146,7 @@ void BucketedDDP::Unfollow() {
   if (follower_ && std::uncaught_exceptions() == 0) {
     try {
       for (Work& work : works_) work.Wait();
-    } catch (const std::exception&) {  // FinishGradientSync throws it again
+    } catch (const std::exception&) {  // a collective's comes again
     }
   }
   follower_ = nullptr;
@@ -153,8 +155,9 @@ void BucketedDDP::Unfollow() {
 // The same collectives on every rank, whatever its part in the step.
 // Once a step: a rank that fails between Join and BeginForward posts no more.
 void BucketedDDP::BeginSync() {
-  std::exception_ptr refused;  // perhaps by this rank's gradients alone
+  std::exception_ptr refused;  // perhaps on this rank alone
   try {
+    if (follower_) follower_->BeforeForward();
     store_->Open();
   } catch (const Error&) {
     refused = std::current_exception();
@@ -169,7 +172,6 @@ void BucketedDDP::BeginSync() {
 }
 
 void BucketedDDP::OpenStep() {
-  if (follower_) follower_->BeforeForward();
   FollowModule();
   if (must_compare_) CheckSameStructure(module_, *comm_, Lines(options_));
   must_compare_ = false;
@@ -317,7 +319,8 @@ bool BucketedDDP::Join(int64_t batches_left, Uneven uneven) {
   try {
     InStep(step_, [this] { BeginSync(); });
   } catch (...) {
-    StartStep();  // no rank is in it
+    // Else the ranks are in it, and this one may call Reset.
+    if (phase_ != Phase::kSync) StartStep();
     throw;
   }
   return true;

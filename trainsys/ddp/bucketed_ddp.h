@@ -40,8 +40,8 @@ struct BucketedDDPOptions {
   CommHook comm_hook = NoCompression();
   // ZeRO: what each rank has of the gradients, cut by `partition`; p.grad()
   // where that is all of p. So the optimizer is made from this object, not from
-  // parameters(). With
-  // kReduced, accumulate under NoSync. With kStored each micro-step ends with
+  // parameters(), which it would train in part and silently. With kReduced,
+  // accumulate under NoSync. With kStored each micro-step ends with
   // FinishGradientSync, whose averages add up until ZeroGrad (this one, or the
   // optimizer's: the module's own does not see shards); NoSync and weigh_losses
   // are refused.
@@ -57,8 +57,10 @@ class BackwardFollower {
   // them. On the rank's own thread, in the order of buckets. `parameters`:
   // indices into planned().
   virtual void OnReduced(std::span<const size_t> parameters) = 0;
-  // Before a forward begins on the parameters.
+  // Before a forward begins on the parameters. Posts nothing.
   virtual void BeforeForward() = 0;
+  // The step has failed, on all ranks, which have been told why.
+  virtual void OnFailed() = 0;
 };
 
 // What Join does once some ranks have batches left and others have none.
@@ -104,6 +106,7 @@ class BucketedDDP final : public DataParallel {
   // As of the last BeginForward.
   const std::vector<Bucket>& buckets() const { return store_->plan(); }
 
+  // With a follower it waits, in evaluations too, until parameters are whole.
   void BeginForward() override;
   // Errors: also Error, on every rank: for parameters that ranks have not used,
   // with names and ranks; for losses that were not weighed; on the rank that
@@ -114,6 +117,8 @@ class BucketedDDP final : public DataParallel {
 
   // Averages the gradients that are there now, whoever computed them, without
   // a backward; in place of BeginForward and FinishGradientSync.
+  // Errors: Error under NoSync, or where averages of sharded gradients are kept
+  // (ZeroGrad first); those of FinishGradientSync.
   void ReduceNow();
 
   // After an exception between BeginForward, or Join, and FinishGradientSync:
@@ -147,7 +152,8 @@ class BucketedDDP final : public DataParallel {
   //   }
   bool Join(int64_t batches_left, Uneven uneven = Uneven::kContributeZeros);
 
-  // From now on `follower`, the only one, hears of each bucket. Means must be
+  // From now on `follower`, the only one, hears of each bucket. Begins and ends
+  // between steps. Means must be
   // known as soon as a bucket is reduced, so NoSync, retain_graph and the
   // options weigh_losses and find_unused_parameters are refused with it.
   // Lifetime: `follower` outlives this, or ends it by Unfollow.

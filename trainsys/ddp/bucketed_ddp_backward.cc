@@ -144,6 +144,7 @@ void BucketedDDP::FinishGradientSync() {
     AverageGradients();
   } catch (...) {
     ZeroGrad();  // some are reduced and some are not
+    if (follower_) follower_->OnFailed();
     throw;
   }
 }
@@ -212,6 +213,7 @@ void BucketedDDP::Reset(std::string_view why) {
   BringTheRest();
   const auto reports = CompleteBackward(Outcome::kGivenUp);
   ZeroGrad();
+  if (follower_) follower_->OnFailed();
   CauseOf(*WhoGaveUp(reports), why);
 }
 

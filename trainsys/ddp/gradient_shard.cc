@@ -221,13 +221,13 @@ void GradientShard::Drop() {
 
 at::Tensor GradientShard::Result(size_t parameter, int64_t begin,
                                  int64_t elems) const {
-  if (!places_[parameter].has_result) return {};
   const at::Tensor& grad = parameters_[parameter].grad();
   if (grad.defined()) {
     RefuseUnlike(grad, parameters_[parameter]);
     return AliasOf(grad.contiguous(), begin, {elems});
   }
-  if (places_[parameter].is_own) return {};  // dropped since
+  if (!places_[parameter].has_result) return {};
+  if (places_[parameter].is_shown) return {};  // and dropped since
   return Reduced(parameter, begin, elems);
 }
 

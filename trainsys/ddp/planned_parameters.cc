@@ -31,8 +31,8 @@ void PlannedParameters::RefuseUnplanned(const NamedTensors& trained) const {
     if (Find(trained.tensors[p])) continue;
     throw collectives::InvalidArgument(
         "parameter '" + trained.names[p] +
-        "' is in no shard: it was frozen, or of another size or dtype, when "
-        "BucketedDDP was made; make a new one");
+        "' is in no shard: it was frozen, or of another size, when BucketedDDP "
+        "was made; make a new one");
   }
 }
 

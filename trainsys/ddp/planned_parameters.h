@@ -25,7 +25,7 @@ class PlannedParameters {
   const ShardPlan& plan() const { return plan_; }
 
   // Errors: InvalidArgument for the first of `trained` that is in no shard, as
-  // it was frozen, or of another size or dtype, when the plan was made.
+  // it was frozen, or of another size in bytes, when the plan was made.
   void RefuseUnplanned(const NamedTensors& trained) const;
 
   // From now on these are trained.

@@ -78,8 +78,10 @@ class FirstRun {
 // Errors: what fn throws, as itself; out of backward() where the second run
 //   throws. collectives::Error out of backward() where the second run saves
 //   other tensors than the first, and where backward is run inside fn through
-//   the segment itself. libtorch's own error where an argument, a parameter or
-//   a saved tensor was changed in place in between, by fn itself or later.
+//   the segment itself. libtorch's own error where an argument, or a parameter
+//   or other tensor that the first run saved, was changed in place in between,
+//   by fn itself or later. What fn reads without saving it (x + p.detach()) may
+//   change unseen, but for kValues.
 // Source: Chen et al. 2016, "Training Deep Nets with Sublinear Memory Cost";
 //   the design is that of PyTorch's non-reentrant checkpoint.
 //

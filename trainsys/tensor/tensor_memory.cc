@@ -48,9 +48,11 @@ at::Tensor Alias(const at::Storage& storage, int64_t offset,
     strides[i] = stride;
     stride *= std::max<int64_t>(sizes[i], 1);
   }
+  const int64_t elems = c10::multiply_integers(sizes);
+  if (elems == 0) offset = 0;  // nothing lies anywhere
   // set_ would grow the storage instead.
-  const int64_t end = (offset + c10::multiply_integers(sizes)) *
-                      static_cast<int64_t>(options.dtype().itemsize());
+  const int64_t end =
+      (offset + elems) * static_cast<int64_t>(options.dtype().itemsize());
   if (offset < 0 || end > static_cast<int64_t>(storage.nbytes())) {
     throw InvalidArgument("a tensor over bytes up to " + std::to_string(end) +
                           " of a storage of " +

@@ -58,24 +58,32 @@ FlatParameters::FlatParameters(std::vector<at::Tensor> parameters,
   TakeBack();
 }
 
+bool FlatParameters::IsInPlace(size_t parameter) const {
+  const at::Tensor& p = parameters_[parameter];
+  const auto* const begin = static_cast<const char*>(flat_.data_ptr());
+  return p.numel() == 0 || (p.data_ptr() == begin + plan_.offsets[parameter] &&
+                            p.is_contiguous());
+}
+
 void FlatParameters::TakeBack() {
   const c10::AutoGradMode no_grad(false);
-  auto* const begin = static_cast<char*>(flat_.data_ptr());
+  std::vector<std::pair<size_t, at::Tensor>> elsewhere;  // and the values
   for (size_t i = 0; i < parameters_.size(); ++i) {
-    at::Tensor& p = parameters_[i];
+    const at::Tensor& p = parameters_[i];
     if (static_cast<int64_t>(p.nbytes()) != plan_.tensor_bytes[i] ||
         p.scalar_type() != dtypes_[i]) {
       throw InvalidArgument(
           "a parameter has changed its size or dtype; make a new optimizer");
     }
-    const bool is_there =
-        p.numel() == 0 ||
-        (p.data_ptr() == begin + plan_.offsets[i] && p.is_contiguous());
-    if (is_there) continue;
+    if (IsInPlace(i)) continue;
+    const bool is_over_flat = p.storage().is_alias_of(flat_.storage());
+    elsewhere.emplace_back(i, is_over_flat ? p.detach().clone() : p.detach());
+  }
+  for (const auto& [i, values] : elsewhere) {
     at::Tensor in_flat =
-        AliasOfBytes(flat_, plan_.offsets[i], dtypes_[i], p.sizes());
-    in_flat.copy_(p.contiguous());  // it may be over the same memory
-    p.set_data(in_flat);
+        AliasOfBytes(flat_, plan_.offsets[i], dtypes_[i], values.sizes());
+    in_flat.copy_(values);
+    parameters_[i].set_data(in_flat);
   }
 }
 

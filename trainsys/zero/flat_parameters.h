@@ -25,6 +25,7 @@ class FlatParameters {
   // the buffer again.
   // Errors: InvalidArgument if it is of another size or dtype now.
   void TakeBack();
+  bool IsInPlace(size_t parameter) const;
 
   const std::vector<at::Tensor>& parameters() const { return parameters_; }
   const ShardPlan& plan() const { return plan_; }

@@ -10,6 +10,7 @@ namespace trainsys {
 
 using collectives::Communicator;
 using collectives::Error;
+using collectives::InvalidArgument;
 using collectives::Work;
 
 StepInBackward::StepInBackward(BucketedDDP& ddp, Communicator& comm,
@@ -35,6 +36,12 @@ StepInBackward::Following::Following(BucketedDDP& ddp,
 
 void StepInBackward::OnReduced(std::span<const size_t> parameters) {
   try {
+    for (size_t p : parameters) {
+      if (local_.flat().IsInPlace(p)) continue;
+      throw InvalidArgument(
+          "a parameter was given other data between BeginForward and Step; "
+          "expected that after Step");
+    }
     local_.Update(
         parameters,
         [this](size_t p, int64_t begin, int64_t elems) {

@@ -28,16 +28,19 @@ namespace trainsys {
 // error of that backward ("modified by an inplace operation"). Not seen, unless
 // by SecondRunCheck::kValues: that a segment of Checkpoint which runs again
 // reads a parameter that it neither saves nor has a gradient for, as in
-// x + p.detach(). What must know
-// all gradients first is refused: StepScaled other than by 1, GradNorm, NoSync,
-// retain_graph, weigh_losses, find_unused_parameters. An error of backward or
-// of FinishGradientSync leaves some parameters stepped and some not, the same
-// on all ranks.
+// x + p.detach().
+//
+// What must know all gradients first is refused: StepScaled other than by 1,
+// GradNorm, NoSync, retain_graph, weigh_losses, find_unused_parameters. An
+// error of backward or of FinishGradientSync leaves parameters stepped, by what
+// the ranks had then: the same on all ranks, but no step to go on from. With
+// kStored each micro-step is a step.
 //
 // Each bucket's broadcasts are one for each owner of a stretch of its
 // parameters in the flat buffer.
 // Threads: the rank's own thread. Lifetime: `ddp` and `comm` outlive it; one at
-// a time follows a `ddp`. It ends between steps.
+// a time follows a `ddp`. It begins and ends between steps, and meanwhile
+// parameters are given other data between steps only.
 //
 // Example:
 //   StepInBackward optimizer(ddp, comm, AdamWOptions{.lr = 1e-2});
@@ -83,6 +86,7 @@ class StepInBackward final : public Optimizer, private BackwardFollower {
 
   void OnReduced(std::span<const size_t> parameters) override;
   void BeforeForward() override;
+  void OnFailed() override { error_ = nullptr; }
   void AwaitParameters();
 
   BucketedDDP& ddp_;
