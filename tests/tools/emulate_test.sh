@@ -57,15 +57,22 @@ grep -q '^  "backend": "threads"' result.json || fail "no backend in JSON"
 [ "$first" = "$(hash_of)" ] || fail "another run, another result"
 [ "$first" = "$(hash_of --bucket-kb 64)" ] || fail "bucket size counts"
 [ "$first" = "$(hash_of --zero 0)" ] || fail "ZeRO stage counts"
-# Each stage, cut and way to step occurs with each other one.
-for zero in "1 --partition tensor --overlap-step" "1 --partition balanced" \
-  "1 --reduce-scatter" "1 --reduce-scatter --partition tensor --overlap-step" \
-  "2" "2 --partition tensor" "2 --partition balanced --overlap-step"; do
-  # shellcheck disable=SC2086  # several words
-  [ "$first" = "$(hash_of --zero $zero)" ] || fail "--zero $zero counts"
+# Each stage with each cut, stepping after backward and inside it.
+for zero in 1 2; do
+  for partition in flat tensor balanced; do
+    for step in "" --overlap-step; do
+      # shellcheck disable=SC2086  # none or one word
+      [ "$first" = "$(hash_of --zero $zero --partition $partition $step)" ] ||
+        fail "--zero $zero --partition $partition $step counts"
+    done
+  done
 done
+[ "$first" = "$(hash_of --reduce-scatter)" ] || fail "--reduce-scatter counts"
+[ "$first" = "$(hash_of --reduce-scatter --partition tensor --overlap-step)" ] ||
+  fail "--reduce-scatter --partition tensor --overlap-step counts"
 for ddp in simple async; do  # their memory has no budget
-  [ "$first" = "$(passes=2 hash_of --ddp $ddp)" ] || fail "--ddp $ddp counts"
+  [ "$first" = "$(passes=2 hash_of --ddp $ddp --partition tensor)" ] ||
+    fail "--ddp $ddp counts"
 done
 [ "$first" = "$(hash_of --recompute none --timeline)" ] ||
   fail "recomputation counts"

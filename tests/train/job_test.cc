@@ -74,7 +74,7 @@ struct Variant {
 
 TEST(RunJobTest, BucketSizeShardingAndRecomputationChangeNoBit) {
   const JobResult expected = RunOnThreads(SmallJob(), ShortText());
-  // Each pair of settings occurs; the first is the job itself once more.
+  // The first is the job itself once more.
   for (const Variant& variant :
        {Variant{512, 1, "full"}, Variant{512, 0, "none"},
         Variant{64, 1, "none"}, Variant{64, 0, "full"}, Variant{1, 1, "full"},

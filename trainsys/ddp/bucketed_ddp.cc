@@ -132,7 +132,7 @@ void BucketedDDP::Follow(BackwardFollower& follower) {
                           "; expected an optimizer that steps after it");
   };
   if (follower_) refuse("another optimizer that does");
-  if (IsUnderWay()) refuse("gradients on their way already");
+  if (phase_ == Phase::kSync) refuse("gradients on their way already");
   if (options_.weigh_losses) {
     refuse("weigh_losses, whose mean is known after it only");
   }
@@ -146,20 +146,21 @@ void BucketedDDP::Unfollow() {
   if (follower_ && std::uncaught_exceptions() == 0) {
     try {
       for (Work& work : works_) work.Wait();
-    } catch (const std::exception&) {  // a collective's comes again
+    } catch (const std::exception&) {  // FinishGradientSync waits again
     }
   }
   follower_ = nullptr;
 }
 
-// The same collectives on every rank, whatever its part in the step.
-// Once a step: a rank that fails between Join and BeginForward posts no more.
+// The same collectives on every rank, whatever its part in the step. A step is
+// opened once, so that a rank which fails between Join and BeginForward owes
+// the others no more.
 void BucketedDDP::BeginSync() {
   std::exception_ptr refused;  // perhaps on this rank alone
   try {
     if (follower_) follower_->BeforeForward();
     store_->Open();
-  } catch (const Error&) {
+  } catch (...) {
     refused = std::current_exception();
   }
   if (is_open_) {

@@ -29,7 +29,7 @@ namespace trainsys {
 struct BucketedDDPOptions {
   int64_t bucket_bytes = BucketLimits().bucket_bytes;
   int64_t first_bucket_bytes = BucketLimits().first_bucket_bytes;
-  // A parameter that this rank did not use contributes zeros, and one that no
+  // A parameter that this rank did not use contributes -0, and one that no
   // rank used keeps no gradient. Otherwise either is an error on all ranks.
   bool find_unused_parameters = false;
   // Once a step, in Join or before its first forward outside NoSync: as often
@@ -69,17 +69,19 @@ enum class Uneven { kContributeZeros, kIsAnError };
 // Source: Li et al., "PyTorch Distributed: Experiences on Accelerating Data
 // Parallel Training", VLDB 2020, section 3.2.
 //
-// Each bucket is one contiguous buffer in which its parameters' gradients live.
-// When the last gradient of a bucket has been accumulated, its hook posts an
-// asynchronous average all-reduce of the buffer; buckets are posted in the
-// order of the plan on every rank, on a channel of their own. At the end of
+// Each bucket is one contiguous buffer of gradients; GradientStore says for how
+// long they live there. When the last gradient of a bucket has been
+// accumulated, its hook posts an asynchronous reduction of the buffer; buckets
+// are posted in the order of the plan on every rank, on a channel of their own.
+// At the end of
 // each synchronized backward the ranks tell each other how it went. Between
 // two FinishGradientSync every rank posts the same collectives, whatever
 // happens to it; so an error is an error on all ranks, and the next step works.
 //
 // Buckets are planned in the reverse of registration, and once again, before
-// the second synchronized backward, in the order in which rank 0 got its
-// gradients in the first. The bits do not depend on it.
+// the second synchronized backward (where averages add up, the first one after
+// ZeroGrad), in the order in which rank 0 got its gradients in the first. The
+// bits do not depend on it.
 //
 // Threads: the rank's own thread. Lifetime: holds the parameters and a channel
 // of `comm`; the module and `comm` outlive it.
@@ -153,10 +155,10 @@ class BucketedDDP final : public DataParallel {
   bool Join(int64_t batches_left, Uneven uneven = Uneven::kContributeZeros);
 
   // From now on `follower`, the only one, hears of each bucket. Begins and ends
-  // between steps. Means must be
-  // known as soon as a bucket is reduced, so NoSync, retain_graph and the
-  // options weigh_losses and find_unused_parameters are refused with it.
-  // Lifetime: `follower` outlives this, or ends it by Unfollow.
+  // between steps. Means must be known as soon as a bucket is reduced, so
+  // NoSync, retain_graph and the options weigh_losses and
+  // find_unused_parameters are refused with it. Lifetime: `follower` outlives
+  // this, or ends it by Unfollow.
   void Follow(BackwardFollower& follower);
   // Blocks: until it has heard of the buckets that are posted, as all ranks'
   // do; not while an exception unwinds.

@@ -35,7 +35,7 @@ class DataParallel {
 
   // Before each forward. Here and only here it is read whether a NoSync lives:
   // if so, the backwards up to the next BeginForward add to this rank's
-  // gradients and send nothing. Under NoGradGuard it does nothing at all, so
+  // gradients and send nothing. Under NoGradGuard it posts nothing, so
   // evaluation needs no care.
   virtual void BeginForward() = 0;
 

@@ -50,7 +50,7 @@ void GradientBuckets::MakeBucket(size_t bucket) {
     place.elems = parameters_[p].numel();
     place.gradient = Values(p);
     place.data = place.gradient.data_ptr();
-    place.is_own =
+    place.is_wholly_own =
         !sharded_ || IsWhollyOwn(p, parameters_[p].nbytes(), *sharded_);
     const at::Tensor& grad = parameters_[p].grad();
     // Any other is refused when it is needed.
@@ -133,7 +133,7 @@ void GradientBuckets::Divide(size_t bucket, double divisor) {
 void GradientBuckets::Show(size_t parameter, bool has_gradient) {
   is_empty_ = false;
   places_[parameter].has_result = has_gradient;
-  if (has_gradient && places_[parameter].is_own) {
+  if (has_gradient && places_[parameter].is_wholly_own) {
     Point(parameter);
   } else {
     parameters_[parameter].mutable_grad().reset();
@@ -153,7 +153,7 @@ at::Tensor GradientBuckets::Result(size_t parameter, int64_t begin,
     return Part(grad.contiguous(), begin, elems);
   }
   const Place& place = places_[parameter];
-  if (place.is_own || !place.has_result) return {};
+  if (place.is_wholly_own || !place.has_result) return {};
   return Reduced(parameter, begin, elems);
 }
 

@@ -57,8 +57,8 @@ class GradientBuckets final : public GradientStore {
     int64_t offset = 0;  // in elements
     int64_t elems = 0;
     void* data = nullptr;
-    at::Tensor gradient;  // over it
-    bool is_own = true;   // all of it
+    at::Tensor gradient;        // over it
+    bool is_wholly_own = true;  // all of it
     bool has_result = false;
   };
 

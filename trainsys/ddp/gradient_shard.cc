@@ -43,7 +43,7 @@ void GradientShard::MakePlace(size_t bucket, size_t position) {
   place.in_shard = sharded_.offsets[p] - sharded_.own().begin;
   place.elems = parameters_[p].numel();
   place.dtype = parameters_[p].scalar_type();
-  place.is_own =
+  place.is_wholly_own =
       IsWhollyOwn(p, static_cast<int64_t>(parameters_[p].nbytes()), sharded_);
 }
 
@@ -188,7 +188,7 @@ void GradientShard::Show(size_t parameter, bool has_gradient) {
   Place& place = places_[parameter];
   place.has_result = place.has_result || has_gradient;
   const at::Tensor& p = parameters_[parameter];
-  if (!place.has_result || !place.is_own) {
+  if (!place.has_result || !place.is_wholly_own) {
     p.mutable_grad().reset();
   } else if (place.elems == 0) {
     p.mutable_grad() = at::zeros_like(p);  // it has no place

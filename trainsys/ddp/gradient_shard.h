@@ -16,9 +16,9 @@ namespace trainsys {
 //
 // A gradient is copied into its bucket and freed. Two buffers take turns: one
 // is filled while the other is reduce-scattered. A gradient that comes before
-// its bucket's turn is held as it is until then. What is kept of a reduced
-// bucket, this rank's part, is added to the shard: so each backward's average
-// adds to those before, until Drop.
+// its bucket's turn is held as it is until the bucket is closed. What is kept
+// of a reduced bucket, this rank's part, is added to the shard: so each
+// backward's average adds to those before, until Drop.
 //
 // Memory: as gradients in the ledger, the shard, padding included; as
 // communication, two buffers of the largest bucket; and what is held.
@@ -55,11 +55,11 @@ class GradientShard final : public GradientStore {
     int64_t in_shard = 0;   // in bytes; below 0 where it begins before
     int64_t elems = 0;
     at::ScalarType dtype = at::kFloat;
-    bool is_own = false;      // all of it
-    bool has_result = false;  // a rank had a gradient for it since Drop
-    bool is_brought = false;  // into its bucket's buffer
-    at::Tensor held;          // its gradient until then
-    bool is_shown = false;    // as p.grad(), whose version that was then:
+    bool is_wholly_own = false;  // all of it
+    bool has_result = false;     // a rank had a gradient for it since Drop
+    bool is_brought = false;     // into its bucket's buffer
+    at::Tensor held;             // its gradient, if it came before its turn
+    bool is_shown = false;       // as p.grad(), whose version that was then:
     int64_t version = 0;
   };
 

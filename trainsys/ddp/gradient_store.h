@@ -23,7 +23,7 @@ enum class GradientSharding {
 // A gradient is brought to the store when it is ready; its bucket is closed
 // when all of it have come, reduced over ranks, and kept. Buckets are closed in
 // the order of the plan, and each is kept before the bucket num_buffers() after
-// it gets its first gradient.
+// it is brought a gradient in its own turn.
 //
 // `parameters` below are indices into the list that the store is made for.
 // Threads: the rank's own thread.
@@ -56,7 +56,7 @@ class GradientStore {
   virtual void Divide(size_t bucket, double divisor) = 0;
   // Forgets the gradients, p.grad() apart.
   virtual void Drop() = 0;
-  // Has nothing been shown since?
+  // Has nothing been shown since Drop?
   virtual bool IsEmpty() const = 0;
 
   // After Show: part of the result, which this rank must have. Shape: [elems];

@@ -19,9 +19,8 @@ namespace trainsys {
 // T: float, whose squares are exact in double, or double, whose squares beyond
 //   2^1024 are infinite.
 // Cost: one read an element, near the memory's speed.
-// Error: a unit's sum has at most 5 roundings of double on the way, so the
-// whole
-//   is within 5.6e-16 of the exact one.
+// Error: relative to the exact sum at most 5.6e-16, as a unit's sum has at most
+//   5 roundings of double on the way.
 // Threads: as ExactSum's.
 template <typename T>
 void AddSquares(std::span<const T> values, ExactSum& sum);

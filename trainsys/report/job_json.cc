@@ -72,7 +72,7 @@ std::string AsJson(const JobOptions& options, const JobReport& report) {
       {"activation_budget_bytes", options.activation_budget_bytes},
       {"zero", options.zero},
       {"partition", NameOf(options.partition)},
-      {"reduce_scatter", options.reduce_scatter},
+      {"reduce_scatter", options.reduce_scatter || options.zero == 2},
       {"overlap_step", options.overlap_step},
       {"lr", options.lr},
       {"seed", options.seed},

@@ -16,7 +16,7 @@ namespace trainsys {
 // collective moves.
 collectives::Buffer BufferOf(const at::Tensor& tensor);
 
-// Of their elements.
+// Bytes of each one's elements.
 std::vector<int64_t> BytesOfEach(const std::vector<at::Tensor>& tensors);
 
 // A tensor of `sizes` over `flat`'s memory from element `offset` on. Unlike

@@ -88,8 +88,7 @@ struct JobResult {
 // Called on rank 0's thread after each step.
 using StepObserver = std::function<void(int64_t step, double loss)>;
 
-// Trains with data parallelism, ZeRO and recomputation on options.ranks
-// ranks.
+// Trains with data parallelism, ZeRO and recomputation on options.ranks ranks.
 // Ranks start from different weights, of which rank 0's win. Where ranks are
 // processes, every process calls it with the same options and data.
 // Blocks: until done.

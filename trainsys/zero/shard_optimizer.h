@@ -32,7 +32,8 @@ void ZeroGradients(const std::vector<at::Tensor>& parameters);
 // Keeps the state of the elements inside the shard, and updates them. An
 // element's numbers do not depend on where the shard begins or ends.
 //
-// Shape: state is NumMoments buffers of the shard's length.
+// Shape: state is as many buffers of the shard's length as the group with the
+// most moments needs.
 // Threads: the rank's own thread.
 // Errors: InvalidArgument as FlatParameters, GroupOfEach and OptimizerOptions
 // have it.

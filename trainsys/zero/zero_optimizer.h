@@ -1,4 +1,4 @@
-// ZeRO stages 1 and 2: each rank keeps 1/N of the optimizer state.
+// ZeRO stages 1 and 2: each rank keeps its shard of the optimizer state.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -28,11 +28,12 @@ namespace trainsys {
 //   1, over reduce-scattered ones   BucketedDDP with GradientSharding::kReduced
 //   2                               BucketedDDP with GradientSharding::kStored
 //
-// Cost: K P/N bytes of state a rank for P parameters of 4 bytes with K = 8 for
-// AdamW and Adam in f32 (padding to 64 bytes a parameter included); P(N-1)/N
-// elements sent a rank and step, beside the gradients' 2P(N-1)/N or P(N-1)/N.
-// Threads: the rank's own thread. Lifetime: `comm` and `ddp` outlive it.
-// Errors: as ShardOptimizer's; from a step, those of the collectives.
+// Cost: where the cut is flat K P/N bytes of state a rank for P parameters,
+// with K = 8 for AdamW and Adam in f32 (padding to 64 bytes a parameter
+// included); P(N-1)/N elements sent a rank and step, beside the gradients'
+// 2P(N-1)/N or P(N-1)/N. Threads: the rank's own thread. Lifetime: `comm` and
+// `ddp` outlive it. Errors: as ShardOptimizer's; from a step, those of the
+// collectives.
 //
 // Example:
 //   ZeROOptimizer optimizer(ddp, comm, AdamWOptions{.lr = 1e-2});
