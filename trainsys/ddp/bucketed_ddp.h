@@ -73,10 +73,10 @@ enum class Uneven { kContributeZeros, kIsAnError };
 // long they live there. When the last gradient of a bucket has been
 // accumulated, its hook posts an asynchronous reduction of the buffer; buckets
 // are posted in the order of the plan on every rank, on a channel of their own.
-// At the end of
-// each synchronized backward the ranks tell each other how it went. Between
-// two FinishGradientSync every rank posts the same collectives, whatever
-// happens to it; so an error is an error on all ranks, and the next step works.
+// At the end of each synchronized backward the ranks tell each other how it
+// went. Between two FinishGradientSync every rank posts the same collectives,
+// whatever happens to it; so an error is an error on all ranks, and the next
+// step works.
 //
 // Buckets are planned in the reverse of registration, and once again, before
 // the second synchronized backward (where averages add up, the first one after
