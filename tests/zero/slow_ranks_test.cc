@@ -6,6 +6,7 @@
 #include <c10/core/impl/alloc_cpu.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <torch/version.h>
 
 #include <chrono>
 #include <cstring>
@@ -101,15 +102,23 @@ TEST_P(SlowRanksTest, EveryParameterIsMarkedAsWrittenOnEveryRank) {
 // Of what is freed, floats are NaN.
 class PoisoningAllocator final : public at::Allocator {
  public:
-  at::DataPtr allocate(size_t bytes) const override {
-    char* const memory = static_cast<char*>(c10::alloc_cpu(kHead + bytes));
-    std::memcpy(memory, &bytes, sizeof(bytes));
-    return {memory + kHead, memory, &Free, at::Device(at::kCPU)};
+#if TORCH_VERSION_MAJOR >= 2
+  at::DataPtr allocate(size_t bytes) override { return Allocate(bytes); }
+  void copy_data(void* to, const void* from, size_t bytes) const override {
+    default_copy_data(to, from, bytes);
   }
+#else
+  at::DataPtr allocate(size_t bytes) const override { return Allocate(bytes); }
+#endif
 
  private:
   static constexpr size_t kHead = 64;
 
+  static at::DataPtr Allocate(size_t bytes) {
+    char* const memory = static_cast<char*>(c10::alloc_cpu(kHead + bytes));
+    std::memcpy(memory, &bytes, sizeof(bytes));
+    return {memory + kHead, memory, &Free, at::Device(at::kCPU)};
+  }
   static void Free(void* memory) {
     size_t bytes = 0;
     std::memcpy(&bytes, memory, sizeof(bytes));
