@@ -31,10 +31,6 @@ using torch::nn::Module;
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-void OnRanks(int ranks, const RankFunction& fn) {
-  RunRanksHere({.ranks = ranks, .timeout = std::chrono::minutes(1)}, fn);
-}
-
 // Of reference A.
 double NormOfOneRank(int ranks) {
   Module module;

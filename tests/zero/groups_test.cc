@@ -26,10 +26,6 @@ using collectives::RunRanksHere;
 using ::testing::HasSubstr;
 using torch::nn::Module;
 
-void OnRanks(int ranks, const RankFunction& fn) {
-  RunRanksHere({.ranks = ranks, .timeout = std::chrono::minutes(1)}, fn);
-}
-
 // Interleaved with the order of registration, which is w0, b0, w1, b1, w2, b2.
 std::vector<ParameterGroup> GroupsOf(const Tensors& p) {
   return {{{p[1], p[4], p[3]},

@@ -1,11 +1,13 @@
 // A rank that trains in one of the ways, and what it must end in.
 #pragma once
 
+#include <chrono>
 #include <memory>
 #include <utility>
 #include <vector>
 
 #include "collectives/communicator.h"
+#include "tests/backend/backend.h"
 #include "tests/ddp/layers.h"
 #include "tests/zero/ways.h"
 #include "trainsys/ddp/bucketed_ddp.h"
@@ -21,6 +23,11 @@ inline constexpr GradientSharding kShardings[] = {GradientSharding::kNone,
                                                   GradientSharding::kStored};
 inline constexpr Partition kPartitions[] = {
     Partition::kFlat, Partition::kByTensor, Partition::kBalanced};
+
+inline void OnRanks(int ranks, const collectives::RankFunction& fn) {
+  collectives::RunRanksHere(
+      {.ranks = ranks, .timeout = std::chrono::minutes(1)}, fn);
+}
 
 inline Way AfterBackward(GradientSharding sharding,
                          Partition partition = Partition::kFlat) {

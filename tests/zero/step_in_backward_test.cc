@@ -40,10 +40,6 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using torch::nn::Module;
 
-void OnRanks(int ranks, const RankFunction& fn) {
-  RunRanksHere({.ranks = ranks, .timeout = std::chrono::minutes(1)}, fn);
-}
-
 // Until it is so on every rank. A collective, like those it waits for.
 void AwaitOnAll(Communicator& comm, const std::function<bool()>& is_so) {
   const int64_t deadline = NowNs() + 60'000'000'000;
