@@ -13,7 +13,7 @@
 #include "collectives/bare.h"
 #include "collectives/errors.h"
 #include "collectives/shm/run_ranks.h"
-#include "tools/interleaved.h"
+#include "trainsys/measure/interleaved.h"
 #include "tools/parse.h"
 
 namespace trainsys {

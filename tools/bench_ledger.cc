@@ -5,7 +5,7 @@
 #include <memory>
 #include <optional>
 
-#include "tools/interleaved.h"
+#include "trainsys/measure/interleaved.h"
 #include "tools/parse.h"
 #include "tools/without_ledger.h"
 #include "trainsys/data/stories.h"

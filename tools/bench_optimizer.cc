@@ -15,7 +15,7 @@
 
 #include "collectives/run_ranks.h"
 #include "tools/collective_bench/rows.h"
-#include "tools/interleaved.h"
+#include "trainsys/measure/interleaved.h"
 #include "tools/optimizer_bench/arrays.h"
 #include "tools/optimizer_bench/zero_steps.h"
 #include "tools/parse.h"

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "tools/interleaved.h"
+#include "trainsys/measure/interleaved.h"
 #include "tools/parse.h"
 #include "trainsys/budget/this_libtorch.h"
 #include "trainsys/budget/transformer_activations.h"

@@ -11,7 +11,7 @@
 #include "collectives/communicator.h"
 #include "collectives/record/clock.h"
 #include "collectives/shm/run_ranks.h"
-#include "tools/interleaved.h"
+#include "trainsys/measure/interleaved.h"
 #include "tools/optimizer_bench/arrays.h"
 #include "trainsys/optim/optimizer.h"
 #include "trainsys/optim/update.h"

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "tools/interleaved.h"
+#include "trainsys/measure/interleaved.h"
 #include "tools/step_bench/rungs.h"
 
 namespace trainsys {

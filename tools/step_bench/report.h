@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "tools/collective_bench/rows.h"
-#include "tools/interleaved.h"
+#include "trainsys/measure/interleaved.h"
 #include "tools/step_bench/bookkeeping.h"
 #include "tools/step_bench/rungs.h"
 
