@@ -2,6 +2,7 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <system_error>
 
 #include "collectives/errors.h"
@@ -26,24 +27,25 @@ OutputFile::OutputFile(const std::string& flag, const std::string& path)
     }
     path_ = std::filesystem::canonical(path_).string();
   }
-  file_.open(Unfinished());
-  if (!file_) {
+  std::error_code ignored;
+  const bool is_writable = std::ofstream(Unfinished()).is_open();
+  std::filesystem::remove(Unfinished(), ignored);
+  if (!is_writable) {
     throw InvalidArgument("cannot write " + flag + " '" + path_ +
                           "', expected a path in a folder that can be written");
   }
 }
 
-OutputFile::~OutputFile() {
-  std::error_code ignored;
-  if (!path_.empty()) std::filesystem::remove(Unfinished(), ignored);
-}
-
-void OutputFile::Write(const std::string& text) {
-  if (path_.empty()) return;
-  file_ << text << std::flush;
-  if (!file_) throw collectives::Error("cannot write '" + path_ + "'");
-  file_.close();
-  std::filesystem::rename(Unfinished(), path_);
+void OutputFile::Write(const std::string& text) const {
+  if (!is_wanted()) return;
+  std::ofstream file(Unfinished());
+  file << text << std::flush;
+  file.close();
+  std::error_code error;
+  if (file) std::filesystem::rename(Unfinished(), path_, error);
+  if (file && !error) return;
+  std::filesystem::remove(Unfinished(), error);
+  throw collectives::Error("cannot write '" + path_ + "'");
 }
 
 }  // namespace trainsys

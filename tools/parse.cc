@@ -1,0 +1,99 @@
+#include "tools/parse.h"
+
+#include <cstdio>
+#include <exception>
+#include <iostream>
+#include <memory>
+
+#include "collectives/errors.h"
+#include "tools/help_formatter.h"
+#include "tools/json_config.h"
+#include "trainsys/terminal/interrupt.h"
+
+namespace trainsys {
+namespace {
+
+const std::string kPrintConfig = "print all flags as such JSON, and end";
+
+// The program's and its subcommands' alike.
+void Prepare(CLI::App& app) {
+  const auto formatter = std::make_shared<HelpFormatter>();
+  app.formatter(formatter);
+  AddConfigFlag(app);
+  for (CLI::App* const command : app.get_subcommands({})) {
+    command->formatter(formatter);
+    command->fallthrough();  // to --config and --print-config
+  }
+}
+
+// Of what `error` says, or of what made its rank fail; 0 for anything else.
+int SignalIn(std::exception_ptr error) {
+  try {
+    std::rethrow_exception(std::move(error));
+  } catch (const Interrupted& interrupted) {
+    return interrupted.signal();
+  } catch (const collectives::RankFailed& failed) {
+    return SignalIn(failed.cause());
+  } catch (...) {
+    return 0;
+  }
+}
+
+int RunAndFlush(const CLI::App& app, const std::function<int()>& run) {
+  const int code = run();
+  if (std::fflush(stdout) == 0 && !std::ferror(stdout)) return code;
+  return Complain(app, "what it printed could not be written to stdout",
+                  kExitFailed);
+}
+
+}  // namespace
+
+std::string FirstLine(const std::string& text) {
+  return text.substr(0, text.find('\n'));
+}
+
+int Complain(const CLI::App& app, const std::string& what, int code) {
+  std::fflush(stdout);  // what was printed before stands before
+  std::cerr << app.get_name() << ": " << FirstLine(what) << "\n";
+  return code;
+}
+
+std::optional<int> Parse(CLI::App& app, int argc, char** argv) {
+  Prepare(app);
+  const CLI::Option* const print =
+      app.add_flag("--print-config", kPrintConfig)->configurable(false);
+  try {
+    app.parse(argc, argv);
+    if (print->count() == 0) return std::nullopt;
+    std::cout << ConfigText(app) << std::flush;
+    return 0;
+  } catch (const CLI::CallForHelp&) {
+    std::cout << app.help();
+    return 0;
+  } catch (const CLI::ConversionError& error) {
+    return Complain(
+        app,
+        std::string(error.what()) + "; expected a number in range (see --help)",
+        kExitUsage);
+  } catch (const CLI::ParseError& error) {
+    return Complain(app, std::string(error.what()) + " (see --help)",
+                    kExitUsage);
+  } catch (const collectives::InvalidArgument& error) {
+    return Complain(app, error.what(), kExitUsage);
+  }
+}
+
+int Main(const CLI::App& app, const std::function<int()>& run) {
+  const InterruptScope scope;
+  try {
+    return RunAndFlush(app, run);
+  } catch (const collectives::InvalidArgument& error) {
+    return Complain(app, error.what(), kExitUsage);
+  } catch (const std::exception& error) {
+    const int signal = SignalIn(std::current_exception());
+    if (signal == 0) return Complain(app, error.what(), kExitFailed);
+    return Complain(app, "interrupted", kExitSignal + signal);
+  }
+}
+
+}  // namespace trainsys
