@@ -2,37 +2,39 @@
 // Checkpoint against a second forward.
 #include <ATen/ops/ones.h>
 #include <fmt/core.h>
+#include <torch/version.h>
 
+#include <cstdio>
 #include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include "trainsys/measure/interleaved.h"
+#include "tools/output_file.h"
 #include "tools/parse.h"
-#include "trainsys/budget/this_libtorch.h"
-#include "trainsys/budget/transformer_activations.h"
+#include "tools/run_bench.h"
+#include "tools/setting.h"
 #include "trainsys/data/stories.h"
-#include "trainsys/memory/ledger.h"
-#include "trainsys/memory/saved_bytes.h"
+#include "trainsys/measure/interleaved.h"
+#include "trainsys/measure/recompute_cost.h"
 #include "trainsys/model/transformer_lm.h"
 #include "trainsys/platform/blas.h"
 #include "trainsys/recompute/checkpoint.h"
-#include "trainsys/train/job.h"
+#include "trainsys/terminal/progress.h"
 
 namespace trainsys {
 namespace {
 
+using nlohmann::ordered_json;
+
 constexpr char kDescription[] =
     "Times forward and backward of the default model on one rank under every\n"
     "recomputation policy, in turn, beside what the FLOPs of its matrix\n"
-    "products and the closed form of its activations say.\n\n"
+    "products and the closed form of its activations say. The report has the\n"
+    "same figures.\n\n"
     "Example: bench_recompute --layers 12 --turns 40";
-
-struct Policy {
-  std::string name;
-  JobOptions options;
-  std::shared_ptr<TransformerLM> model;
-};
 
 at::Tensor Plainly(ModelPart, int64_t, const SegmentFunction& fn,
                    const std::vector<at::Tensor>& inputs) {
@@ -68,109 +70,161 @@ class Blocks {
   std::vector<std::shared_ptr<Block>> blocks_;
 };
 
+// Blocks alone, for they are all that runs twice: what a second run of them
+// costs beyond a second forward.
+struct SecondRun {
+  double forward_ms = 0;  // best turns
+  double with_backward_ms = 0;
+  double checkpointed_ms = 0;
+  double beyond_percent = 0;          // of a forward, by the best turns
+  Quartiles beyond_percent_of_pairs;  // turn by turn
+};
+
+SecondRun CompareWithASecondForward(const TransformerConfig& config,
+                                    int64_t rows, int turns,
+                                    Progress& progress) {
+  const Blocks blocks(config);
+  const at::Tensor x = at::ones({rows, config.context, config.dim});
+  const auto ms = InterleavedMs(
+      {[&] { blocks.Plain(x); }, [&] { blocks.Plain(x).sum().backward(); },
+       [&] { blocks.Checkpointed(x).sum().backward(); }},
+      turns, Watch(progress, "blocks alone", turns));
+  const double forward = Best(ms[0]), once = Best(ms[1]), twice = Best(ms[2]);
+  return {forward, once, twice, 100 * ((twice - once) / forward - 1),
+          OverTurns(ms[0].size(), [&ms](size_t turn) {
+            return 100 * ((ms[2][turn] - ms[1][turn]) / ms[0][turn] - 1);
+          })};
+}
+
+std::string Table(const RecomputeFinding& finding) {
+  const TrainedModel& model = finding.model;
+  std::string text = fmt::format(
+      "one thread; {} layers of width {}, {} rows x {} tokens, f32; {} "
+      "turns\n\n"
+      "{:<10} {:>8} {:>20} {:>7} {:>13} {:>13}\n"
+      "{:<10} {:>8} {:>20} {:>7} {:>13} {:>13}\n",
+      model.layers, model.dim, model.rows, model.context, finding.turns,
+      "recompute", "step, ms", "more than none, %", "FLOPs", "saved, bytes",
+      "peak, bytes", "", "median", "quartiles, pairs", "say, %",
+      "after forward", "in backward");
+  bool is_as_formula = true;
+  for (const RecomputeCost& cost : finding.costs) {
+    const Quartiles& extra = cost.extra_percent;
+    text += fmt::format(
+        "{:<10} {:>8.1f} {:>6.1f} {:>6.1f} {:>6.1f} {:>7.1f} {:>13} {:>13}\n",
+        cost.policy, cost.step_ms.median, extra.low, extra.median, extra.high,
+        cost.model_extra_percent, cost.saved_bytes, cost.peak_bytes);
+    is_as_formula = is_as_formula && cost.saved_bytes == cost.formula_bytes;
+  }
+  return text + (is_as_formula
+                     ? "saved bytes are those of the closed form\n"
+                     : "saved bytes are NOT those of the closed form\n");
+}
+
+std::string Text(const SecondRun& blocks) {
+  const Quartiles& pairs = blocks.beyond_percent_of_pairs;
+  return fmt::format(
+      "\nblocks alone, best turns: forward {:.1f} ms, with backward {:.1f} "
+      "ms,\n"
+      "checkpointed {:.1f} ms: {:+.1f} % of a forward beyond a second one;\n"
+      "in pairs, quartiles {:+.1f} {:+.1f} {:+.1f} %\n",
+      blocks.forward_ms, blocks.with_backward_ms, blocks.checkpointed_ms,
+      blocks.beyond_percent, pairs.low, pairs.median, pairs.high);
+}
+
+ordered_json AsJson(const Quartiles& quartiles) {
+  return {{"low", quartiles.low},
+          {"median", quartiles.median},
+          {"high", quartiles.high}};
+}
+
+ordered_json AsJson(const RecomputeCost& cost) {
+  return {{"policy", cost.policy},
+          {"step_ms", AsJson(cost.step_ms)},
+          {"extra_percent", AsJson(cost.extra_percent)},
+          {"model_extra_percent", cost.model_extra_percent},
+          {"saved_bytes", cost.saved_bytes},
+          {"formula_bytes", cost.formula_bytes},
+          {"peak_bytes", cost.peak_bytes}};
+}
+
+ordered_json AsJson(const TrainedModel& model) {
+  return {{"parameters", model.parameters},
+          {"vocab", model.vocab},
+          {"context", model.context},
+          {"dim", model.dim},
+          {"layers", model.layers},
+          {"heads", model.heads},
+          {"ffn", model.ffn},
+          {"rows", model.rows}};
+}
+
+ordered_json AsJson(const SecondRun& blocks) {
+  return {{"forward_ms", blocks.forward_ms},
+          {"with_backward_ms", blocks.with_backward_ms},
+          {"checkpointed_ms", blocks.checkpointed_ms},
+          {"beyond_percent", blocks.beyond_percent},
+          {"beyond_percent_of_pairs", AsJson(blocks.beyond_percent_of_pairs)}};
+}
+
 class Bench {
  public:
-  Bench(int64_t layers, int64_t rows) {
-    for (const char* name :
-         {"none", "selective", "every-4", "every-2", "full"}) {
-      JobOptions options;
-      options.model.layers = layers;
-      options.batch = rows;
-      options.recompute = name;
-      policies_.push_back(
-          {name, options, MakeModel(options, data_.context(), 0)});
-    }
+  // Lifetime: `setting` outlives it.
+  Bench(int64_t layers, int64_t rows, int turns, const Setting& setting)
+      : turns_(turns), setting_(setting) {
+    options_.model.layers = layers;
+    options_.batch = rows;
   }
 
-  void Run(int turns) const {
-    std::vector<std::function<void()>> variants;
-    for (const Policy& policy : policies_) {
-      variants.push_back([this, &policy] { Loss(policy).backward(); });
+  void Run() {
+    const auto data = ByteDataset::FromBytes(MakeStories(1, 1 << 20), 256);
+    finding_ = MeasureRecompute(
+        options_, data, turns_,
+        [this](int64_t done, int64_t all, const std::string& detail) {
+          progress_.Show("recomputation", done, all, detail);
+        });
+    progress_.Clear();
+    fmt::print("{}{}", HeaderText(setting_), Table(finding_));
+    std::fflush(stdout);
+    TransformerConfig config = options_.model;
+    config.context = data.context();
+    blocks_ =
+        CompareWithASecondForward(config, options_.batch, turns_, progress_);
+    progress_.Clear();
+    fmt::print("{}", Text(*blocks_));
+  }
+
+  std::string Json() const {
+    ordered_json rows = ordered_json::array();
+    for (const RecomputeCost& cost : finding_.costs) {
+      rows.push_back(AsJson(cost));
     }
-    const auto ms = InterleavedMs(variants, turns);
-    PrintHeader(turns);
-    for (size_t i = 0; i < policies_.size(); ++i) {
-      PrintLine(policies_[i], Median(ms[i]), Median(ms[0]));
-    }
-    CompareWithASecondForward(turns);
+    ordered_json result = ResultOf(setting_, std::move(rows));
+    result["model"] = finding_.costs.empty() ? nullptr : AsJson(finding_.model);
+    result["turns"] = turns_;
+    result["blocks_alone"] = blocks_ ? AsJson(*blocks_) : nullptr;
+    return TextOf(result);
   }
 
  private:
-  at::Tensor Loss(const Policy& policy) const {
-    return LocalLoss(policy.options, data_, *policy.model, 0, 0);
-  }
-
-  // Blocks only, for they are all that runs twice.
-  void CompareWithASecondForward(int turns) const {
-    const TransformerConfig& config = policies_[0].model->config();
-    const Blocks blocks(config);
-    const at::Tensor x =
-        at::ones({Shape().rows, Shape().positions, config.dim});
-    const auto ms = InterleavedMs(
-        {[&] { blocks.Plain(x); }, [&] { blocks.Plain(x).sum().backward(); },
-         [&] { blocks.Checkpointed(x).sum().backward(); }},
-        turns);
-    const Quartiles beyond = OverTurns(ms[0].size(), [&ms](size_t turn) {
-      return 100 * ((ms[2][turn] - ms[1][turn]) / ms[0][turn] - 1);
-    });
-    const double forward = Best(ms[0]);
-    const double once = Best(ms[1]), twice = Best(ms[2]);
-    fmt::print(
-        "blocks alone, best turns: forward {:.1f} ms, with backward {:.1f} ms, "
-        "checkpointed {:.1f} ms:\n"
-        "{:+.1f} % of a forward beyond a second one; in pairs, quartiles "
-        "{:+.1f} {:+.1f} {:+.1f} %\n",
-        forward, once, twice, 100 * ((twice - once) / forward - 1), beyond.low,
-        beyond.median, beyond.high);
-  }
-
-  ForwardShape Shape() const {
-    return {policies_[0].options.batch, data_.context(), 4, kThisLibtorch};
-  }
-
-  // Blocks, then the whole model with its output layer.
-  double FlopRatio(const Policy& policy) const {
-    const TransformerConfig& config = policy.model->config();
-    const auto flops = [&](const RecomputePlan& plan) {
-      return static_cast<double>(RecomputedFlops(config, Shape(), plan));
-    };
-    const double output =
-        2.0 * static_cast<double>(Shape().rows * Shape().positions *
-                                  config.dim * config.vocab);
-    const double forward = flops(PlanOfPolicy("full", config.layers)) + output;
-    return 1 + flops(PlanOf(policy.options, data_.context())) / (3 * forward);
-  }
-
-  void PrintHeader(int turns) const {
-    const TransformerConfig& config = policies_[0].model->config();
-    fmt::print(
-        "{}, one thread; {} layers of width {}, {} rows x {} tokens, f32; "
-        "medians of {} turns\n"
-        "{:<10} {:>10} {:>8} {:>8} {:>14} {:>14} {:>14}\n",
-        Describe(DetectBlas()), config.layers, config.dim, Shape().rows,
-        Shape().positions, turns, "recompute", "step, ms", "ratio", "FLOPs",
-        "saved, bytes", "closed form", "peak, bytes");
-  }
-
-  void PrintLine(const Policy& policy, double ms, double none_ms) const {
-    MemoryLedger ledger;
-    const LedgerScope mine(ledger);
-    const SavedBytesScope saved(policy.model->parameters());
-    const at::Tensor loss = Loss(policy);
-    const int64_t bytes = ledger.Current()[MemoryCategory::kActivation];
-    loss.backward();
-    fmt::print("{:<10} {:>10.1f} {:>8.3f} {:>8.3f} {:>14} {:>14} {:>14}\n",
-               policy.name, ms, ms / none_ms, FlopRatio(policy), bytes,
-               SavedAfterForward(policy.model->config(), Shape(),
-                                 PlanOf(policy.options, data_.context()))
-                   .total(),
-               ledger.Peak().of_category[MemoryCategory::kActivation]);
-  }
-
-  const ByteDataset data_ =
-      ByteDataset::FromBytes(MakeStories(1, 1 << 20), 256);
-  std::vector<Policy> policies_;
+  const int turns_;
+  const Setting& setting_;
+  JobOptions options_;
+  Progress progress_;
+  RecomputeFinding finding_;
+  std::optional<SecondRun> blocks_;
 };
+
+int RunBench(int64_t layers, int64_t rows, int turns, const std::string& path) {
+  OutputFile json("--json", path);
+  Setting setting = SettingHere("bench_recompute");
+  setting.versions.emplace_back("libtorch", TORCH_VERSION);
+  setting.versions.emplace_back("BLAS", Describe(DetectBlas()));
+  Bench bench(layers, rows, turns, setting);
+  RunAndWrite([&bench] { bench.Run(); }, setting, json,
+              [&bench] { return bench.Json(); });
+  return 0;
+}
 
 }  // namespace
 }  // namespace trainsys
@@ -189,10 +243,11 @@ int main(int argc, char** argv) {
   app.add_option("--batch", rows, "rows")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
+  std::string json;
+  app.add_option("--json", json, "write all figures to this file");
   if (const auto code = trainsys::Parse(app, argc, argv)) return *code;
   return trainsys::Main(app, [&] {
     trainsys::UseOneBlasThread();
-    trainsys::Bench(layers, rows).Run(turns);
-    return 0;
+    return trainsys::RunBench(layers, rows, turns, json);
   });
 }

@@ -219,9 +219,13 @@ TEST(MemoryLedgerTest, MarksKeepTheLatestSplitOfTheirName) {
 // The events alone tell what there is: replay them.
 MemorySplit Replay(const std::vector<MemoryEvent>& events) {
   MemorySplit split;
+  const auto add = [&split](const MemoryEvent& e, MemoryCategory c, int sign) {
+    split[c] += sign * (e.bytes - e.padding_bytes);
+    split[kPadding] += sign * e.padding_bytes;
+  };
   for (const MemoryEvent& e : events) {
-    if (e.from) split[*e.from] -= e.bytes;
-    if (e.to) split[*e.to] += e.bytes;
+    if (e.from) add(e, *e.from, -1);
+    if (e.to) add(e, *e.to, 1);
   }
   return split;
 }
@@ -233,8 +237,9 @@ TEST(MemoryLedgerTest, TheEventsReplayToTheCurrentSplit) {
   const at::Tensor x = at::ones({10}).set_requires_grad(true);
   const at::Tensor p = Make(7, kParameter);
   at::Tensor y = x.exp().exp();
-  Attribute(p, kOther);
+  Attribute(p, kOther, /*padding_bytes=*/8);
   EXPECT_EQ(Replay(ledger.Events()), ledger.Current());
+  EXPECT_EQ(ledger.Current()[kPadding], 8);
   EXPECT_EQ(ledger.lost_events(), 0u);
   y.reset();
   const std::vector<MemoryEvent> events = ledger.Events();

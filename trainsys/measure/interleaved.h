@@ -15,9 +15,11 @@ namespace trainsys {
 // Result: of each variant the times of its turns, in order, so that those of
 // one turn can be set against each other. Units: milliseconds.
 inline std::vector<std::vector<double>> InterleavedMs(
-    const std::vector<std::function<void()>>& variants, int turns) {
+    const std::vector<std::function<void()>>& variants, int turns,
+    const std::function<void(int turn)>& before_turn = {}) {
   std::vector<std::vector<double>> ms(variants.size());
   for (int turn = -1; turn < turns; ++turn) {
+    if (before_turn) before_turn(turn);
     for (size_t i = 0; i < variants.size(); ++i) {
       const size_t v = turn % 2 == 0 ? i : variants.size() - 1 - i;
       const int64_t began_ns = collectives::NowNs();

@@ -76,8 +76,11 @@ void MemoryAccount::AddEvent(const MemoryBlock& block, Category from,
                              Category to) {
   if (event_capacity_ == 0) return;
   const MemoryEvent event{collectives::NowNs(),
-                          reinterpret_cast<uintptr_t>(&block + 1), block.bytes,
-                          from, to};
+                          reinterpret_cast<uintptr_t>(&block + 1),
+                          block.bytes,
+                          block.padding_bytes,
+                          from,
+                          to};
   const size_t at = num_events_++ % event_capacity_;
   if (at < events_.size()) {
     events_[at] = event;

@@ -19,12 +19,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "trainsys/memory/category.h"
+#include "trainsys/memory/memory_event.h"
 
 namespace trainsys {
 
@@ -42,14 +42,6 @@ struct MemoryPeak {
 struct MemoryMark {
   std::string name;
   MemorySplit split;
-};
-
-// An allocation came (no `from`), went (no `to`) or changed its category.
-struct MemoryEvent {
-  int64_t time_ns = 0;    // collectives::NowNs()
-  uintptr_t address = 0;  // of the data
-  int64_t bytes = 0;      // of the data, padding included
-  std::optional<MemoryCategory> from, to;
 };
 
 // The memory of one rank.
