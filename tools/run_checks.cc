@@ -1,72 +1,185 @@
-// Four checks of data parallelism, sharding and recomputation, one line each.
+// Four checks of data parallelism, sharding and recomputation.
 #include <fmt/core.h>
 
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
 #include <cstdlib>
-#include <exception>
-#include <functional>
+#include <iterator>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "collectives/errors.h"
+#include "examples/exercise/bucketed_ddp.h"
+#include "examples/exercise/checkpoint.h"
+#include "examples/exercise/zero1.h"
 #include "tools/backend.h"
+#include "tools/output_file.h"
 #include "tools/parse.h"
 #include "trainsys/checks/checks.h"
+#include "trainsys/checks/parts.h"
 #include "trainsys/platform/blas.h"
+#include "trainsys/terminal/interrupt.h"
+#include "trainsys/terminal/progress.h"
 
 namespace trainsys {
 namespace {
 
 using collectives::RankRunner;
+using nlohmann::json;
 
 constexpr char kDescription[] =
     "Checks on small models that BucketedDDP, ZeRO-1 and recomputation, each\n"
     "and together, train as one rank does. Exit code 1 if a check fails.\n\n"
-    "Example: run_checks --break no-average   (check 1 must then FAIL)";
+    "Example: run_checks --break no-average   (check 1 must then FAIL)\n"
+    "         run_checks --mine   (yours, as docs/tutorial.md tells)";
 
-using Check = std::function<CheckResult(const CheckOptions&, RankRunner&)>;
+constexpr size_t kWidth = 80;
 
-CheckResult RunGuarded(const Check& check, const std::string& name,
-                       const CheckOptions& options, RankRunner& runner) {
-  try {
-    return check(options, runner);
-  } catch (const std::exception& error) {
-    return {name, false, FirstLine(error.what())};
+// Somebody waits at the terminal for a part that may hang.
+constexpr std::chrono::seconds kTimeoutOfMine{20};
+
+struct Flags {
+  std::string fault;
+  bool is_mine = false;
+  std::string json;
+  BackendFlags backend;
+};
+
+Parts MyParts() {
+  return {[](torch::nn::Module& module, collectives::Communicator& comm,
+             int64_t bucket_bytes) {
+            return std::make_unique<exercise::BucketedDDP>(module, comm,
+                                                           bucket_bytes);
+          },
+          [](std::vector<at::Tensor> parameters,
+             collectives::Communicator& comm, const AdamWOptions& options) {
+            return std::make_unique<exercise::ZeRO1>(std::move(parameters),
+                                                     comm, options);
+          },
+          exercise::Checkpoint};
+}
+
+// Broken between words, each line after `indent` spaces.
+void PrintWrapped(const std::string& text, size_t indent) {
+  const size_t width = kWidth - indent;
+  size_t begin = 0;
+  while (begin < text.size()) {
+    size_t end = text.size();
+    if (end - begin > width) {
+      const size_t space = text.rfind(' ', begin + width);
+      end =
+          space == std::string::npos || space <= begin ? begin + width : space;
+    }
+    fmt::print("{:{}}{}\n", "", indent, text.substr(begin, end - begin));
+    begin = end + (end < text.size() && text[end] == ' ' ? 1 : 0);
   }
 }
 
 void Print(size_t number, const CheckResult& result) {
-  fmt::print("{} {} {}: {}\n", result.has_passed ? "PASS" : "FAIL", number,
-             result.name, result.figures);
+  fmt::print("{} {} {}\n", result.has_passed ? "PASS" : "FAIL", number,
+             result.name);
+  for (const std::string& line : result.lines) PrintWrapped(line, 5);
   std::fflush(stdout);
 }
 
-int RunChecks(const CheckOptions& options, RankRunner& runner) {
-  const std::vector<std::pair<std::string, Check>> checks{
-      {"BucketedDDP", CheckBucketedDDP},
-      {"ZeRO-1", CheckZeRO1},
-      {"recomputation", CheckRecomputation},
-      {"all three together", CheckAllThree},
-  };
-  size_t num_passed = 0;
-  for (size_t i = 0; i < checks.size(); ++i) {
-    const CheckResult result =
-        RunGuarded(checks[i].second, checks[i].first, options, runner);
-    if (runner.HasFirstRank()) Print(i + 1, result);
-    num_passed += result.has_passed ? 1 : 0;
+// Counts and bytes as whole numbers.
+json AsJson(const std::map<std::string, double>& figures) {
+  json all = json::object();
+  for (const auto& [name, value] : figures) {
+    const auto whole = static_cast<int64_t>(value);
+    if (static_cast<double>(whole) == value) {
+      all[name] = whole;
+    } else {
+      all[name] = value;
+    }
   }
-  if (runner.HasFirstRank()) {
-    fmt::print("{} / {} checks passed\n", num_passed, checks.size());
-  }
-  return num_passed == checks.size() ? 0 : kExitFailed;
+  return all;
 }
 
-int RunChecks(Fault fault, const BackendFlags& flags, char** argv) {
-  const Placement placement = Place(flags, ::getenv);
+json AsJson(const std::vector<CheckResult>& results) {
+  json all = json::array();
+  for (const CheckResult& result : results) {
+    all.push_back({{"check", all.size() + 1},
+                   {"name", result.name},
+                   {"passed", result.has_passed},
+                   {"figures", AsJson(result.figures)},
+                   {"lines", result.lines}});
+  }
+  return all;
+}
+
+// In all but rank 0's process nothing is shown.
+void RunAll(const CheckOptions& options, RankRunner& runner,
+            std::vector<CheckResult>& results) {
+  Progress progress;
+  for (const Check& check : kChecks) {
+    ThrowIfInterrupted();
+    if (runner.HasFirstRank()) {
+      progress.Show("checks", std::ssize(results), std::ssize(kChecks),
+                    check.name);
+    }
+    CheckResult result = RunCheck(check, options, runner);
+    // Of ranks that are processes some may have been interrupted, and gone.
+    if (!result.has_passed) ThrowIfInterrupted();
+    progress.Clear();
+    results.push_back(std::move(result));
+    if (runner.HasFirstRank()) Print(results.size(), results.back());
+  }
+}
+
+std::vector<CheckResult> RunAndWrite(const CheckOptions& options,
+                                     RankRunner& runner,
+                                     const std::string& json_path) {
+  OutputFile file("--json", runner.HasFirstRank() ? json_path : "");
+  std::vector<CheckResult> results;
+  const auto write = [&] { file.Write(AsJson(results).dump(2) + "\n"); };
+  try {
+    RunAll(options, runner, results);
+  } catch (const Interrupted&) {
+    write();
+    throw;
+  }
+  write();
+  return results;
+}
+
+int RunChecks(const CheckOptions& options, RankRunner& runner,
+              const std::string& json_path) {
+  const std::vector<CheckResult> results =
+      RunAndWrite(options, runner, json_path);
+  const auto num_passed = std::ranges::count_if(
+      results, [](const CheckResult& result) { return result.has_passed; });
+  if (runner.HasFirstRank()) {
+    fmt::print("{} / {} checks passed\n", num_passed, results.size());
+  }
+  return num_passed == std::ssize(results) ? 0 : kExitFailed;
+}
+
+int RunChecks(const Flags& flags, char** argv) {
+  const Placement placement = Place(flags.backend, ::getenv);
   RequireRanks(placement, kCheckRanks);
-  if (placement.MustLaunch()) return Launch(kCheckRanks, argv);
-  CheckOptions options(fault);
+  CheckOptions options(FaultNamed(flags.fault).value_or(Fault::kNone));
+  if (flags.is_mine && options.fault == Fault::kParamsSaved) {
+    throw collectives::InvalidArgument(
+        "--break params-saved breaks our Checkpoint only; leave out --mine");
+  }
+  if (placement.MustLaunch()) {
+    OutputFile("--json", flags.json);  // refused before anything starts
+    return Launch(kCheckRanks, argv);
+  }
+  const Parts mine = MyParts();
+  if (flags.is_mine) {
+    options.mine = &mine;
+    options.timeout = kTimeoutOfMine;
+  }
   options.device = placement.device;
   options.has_rank_order = placement.HasRankOrder();
-  return RunChecks(options, *MakeRunner(placement));
+  return RunChecks(options, *MakeRunner(placement), flags.json);
 }
 
 }  // namespace
@@ -75,16 +188,16 @@ int RunChecks(Fault fault, const BackendFlags& flags, char** argv) {
 int main(int argc, char** argv) {
   trainsys::ReexecWithFastBlas(argv);
   CLI::App app(trainsys::kDescription, "run_checks");
-  std::string fault_name;
-  app.add_option("--break", fault_name, "break one thing on purpose")
+  trainsys::Flags flags;
+  app.add_option("--break", flags.fault, "break one thing on purpose")
       ->check(CLI::IsMember(trainsys::FaultNames()));
-  trainsys::BackendFlags backend;
-  trainsys::AddBackendFlags(app, backend);
+  app.add_flag("--mine", flags.is_mine,
+               "check what stands in examples/exercise instead of ours");
+  app.add_option("--json", flags.json, "write all figures to this file");
+  trainsys::AddBackendFlags(app, flags.backend);
   if (const auto code = trainsys::Parse(app, argc, argv)) return *code;
   return trainsys::Main(app, [&] {
     trainsys::UseOneBlasThread();
-    return trainsys::RunChecks(
-        trainsys::FaultNamed(fault_name).value_or(trainsys::Fault::kNone),
-        backend, argv);
+    return trainsys::RunChecks(flags, argv);
   });
 }

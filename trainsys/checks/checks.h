@@ -3,6 +3,9 @@
 // one after another (equal bits), and plain libtorch on the whole batch.
 #pragma once
 
+#include <array>
+#include <chrono>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -12,6 +15,8 @@
 #include "collectives/run_ranks.h"
 
 namespace trainsys {
+
+struct Parts;
 
 // Breaks one thing on purpose, to show that the checks would notice.
 enum class Fault {
@@ -30,13 +35,22 @@ std::vector<std::string> FaultNames();
 struct CheckResult {
   std::string name;
   bool has_passed = false;
-  std::string figures;  // one line
+  // What was measured; of a check that has failed what was seen, what was
+  // expected and, for a reader's part, where to read.
+  std::vector<std::string> lines;
+  std::map<std::string, double> figures;  // stable names; empty: none came
 };
 
 struct CheckOptions {
   CheckOptions(Fault fault = Fault::kNone) : fault(fault) {}
 
   Fault fault;
+  // A reader's parts, or null for ours. Of theirs no equal bits are asked, and
+  // which buckets there are is read off the records; their check of ZeRO-1 runs
+  // over our BucketedDDP. Lifetime: outlives the checks.
+  const Parts* mine = nullptr;
+  // How long a collective may wait for its peers.
+  std::chrono::nanoseconds timeout = std::chrono::seconds(60);
   // Where this process's models and data live: an accelerator's index.
   int device = collectives::kHostMemory;
   // The backend folds in rank order on the references' device; else nobody can
@@ -59,5 +73,28 @@ CheckResult CheckRecomputation(const CheckOptions& options,
                                collectives::RankRunner& runner);
 CheckResult CheckAllThree(const CheckOptions& options,
                           collectives::RankRunner& runner);
+
+struct Check {
+  const char* name;
+  const char* name_of_mine;
+  const char* reading;  // where a reader finds help
+  CheckResult (*run)(const CheckOptions&, collectives::RankRunner&);
+};
+
+inline constexpr std::array<Check, 4> kChecks{{
+    {"BucketedDDP, 2 ranks", "my BucketedDDP, 2 ranks", "docs/tutorial.md, 1",
+     CheckBucketedDDP},
+    {"ZeRO-1, 4 ranks", "my ZeRO-1, 4 ranks", "docs/tutorial.md, 2",
+     CheckZeRO1},
+    {"recomputation, 1 rank", "my checkpoint, 1 rank", "docs/tutorial.md, 3",
+     CheckRecomputation},
+    {"all three together, 2 ranks", "my three together, 2 ranks",
+     "docs/tutorial.md, 4", CheckAllThree},
+}};
+
+// The same, with what is thrown as a check that has failed, and the names and
+// lines of a reader's part.
+CheckResult RunCheck(const Check& check, const CheckOptions& options,
+                     collectives::RankRunner& runner);
 
 }  // namespace trainsys

@@ -5,6 +5,7 @@
 #include <ATen/ops/randn.h>
 #include <torch/nn/modules/activation.h>
 #include <torch/nn/modules/container/sequential.h>
+#include <torch/nn/modules/dropout.h>
 #include <torch/nn/modules/linear.h>
 #include <torch/nn/modules/normalization.h>
 
@@ -19,6 +20,7 @@
 namespace trainsys {
 namespace {
 
+using torch::nn::Dropout;
 using torch::nn::GELU;
 using torch::nn::LayerNorm;
 using torch::nn::LayerNormOptions;
@@ -27,10 +29,8 @@ using torch::nn::Sequential;
 
 class Mlp final : public SmallModel {
  public:
-  Mlp() {
-    layers_ = register_module(
-        "layers", Sequential(Linear(32, 128), GELU(), Linear(128, 128), GELU(),
-                             Linear(128, 128), GELU(), Linear(128, 8)));
+  explicit Mlp(Sequential layers) {
+    layers_ = register_module("layers", std::move(layers));
   }
   at::Tensor Forward(const at::Tensor& x) override {
     return layers_->forward(x);
@@ -95,7 +95,15 @@ BlockRunner Checkpointed() {
 
 std::shared_ptr<SmallModel> MakeMlp(uint64_t seed) {
   const RankGeneratorScope scope = SeededWith(seed);
-  return std::make_shared<Mlp>();
+  return std::make_shared<Mlp>(
+      Sequential(Linear(32, 128), GELU(), Linear(128, 128), GELU(),
+                 Linear(128, 128), GELU(), Linear(128, 8)));
+}
+
+std::shared_ptr<SmallModel> MakeOddMlp(uint64_t seed) {
+  const RankGeneratorScope scope = SeededWith(seed);
+  return std::make_shared<Mlp>(
+      Sequential(Linear(32, 61), GELU(), Linear(61, 9)));
 }
 
 std::shared_ptr<SmallModel> MakeResidualModel(uint64_t seed,
@@ -112,12 +120,15 @@ std::shared_ptr<SmallModel> MakeResidualModel(uint64_t seed,
                                     Sequential(Linear(128, 8)));
 }
 
-std::shared_ptr<SmallModel> MakeWideBlocks(uint64_t seed,
-                                           BlockRunner run_block) {
+std::shared_ptr<SmallModel> MakeWideBlocks(uint64_t seed, BlockRunner run_block,
+                                           double dropout) {
   const RankGeneratorScope scope = SeededWith(seed);
   std::vector<Sequential> blocks;
-  for (int i = 0; i < 4; ++i) {
-    blocks.push_back(Sequential(Linear(256, 1024), GELU(), Linear(1024, 256)));
+  for (int i = 0; i < kWideBlocks; ++i) {
+    Sequential block(Linear(256, 1024), GELU());
+    if (dropout > 0) block->push_back(Dropout(dropout));
+    block->push_back(Linear(1024, 256));
+    blocks.push_back(std::move(block));
   }
   return std::make_shared<Residual>(std::move(run_block), std::move(blocks));
 }

@@ -28,15 +28,21 @@ BlockRunner Checkpointed();  // Checkpoint(fn, x)
 // 32-128-128-128-8 with GELU. Equal seeds give equal parameters.
 std::shared_ptr<SmallModel> MakeMlp(uint64_t seed);
 
+// 32-61-9 with GELU: 2571 elements, which neither 2 nor 4 ranks divide.
+std::shared_ptr<SmallModel> MakeOddMlp(uint64_t seed);
+
 // Linear(32,128), three residual blocks LayerNorm(128)-Linear(128,256)-GELU-
 // Linear(256,128), each through `run_block`, Linear(128,8).
 std::shared_ptr<SmallModel> MakeResidualModel(uint64_t seed,
                                               BlockRunner run_block);
 
-// Four residual blocks Linear(256,1024)-GELU-Linear(1024,256), each through
-// `run_block`. Shape: [B, 256] -> [B, 256]
-std::shared_ptr<SmallModel> MakeWideBlocks(uint64_t seed,
-                                           BlockRunner run_block);
+inline constexpr int kWideBlocks = 4;
+
+// As many residual blocks Linear(256,1024)-GELU-Linear(1024,256), each through
+// `run_block`; with `dropout`, not 0, before the second Linear.
+// Shape: [B, 256] -> [B, 256]
+std::shared_ptr<SmallModel> MakeWideBlocks(uint64_t seed, BlockRunner run_block,
+                                           double dropout = 0);
 
 struct Samples {
   at::Tensor x;  // [B, F]
