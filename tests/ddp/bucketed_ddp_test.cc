@@ -15,6 +15,7 @@
 #include "trainsys/autograd/gradient_hook.h"
 #include "trainsys/checks/small_models.h"
 #include "trainsys/tensor/compare.h"
+#include "trainsys/testing/record_matchers.h"
 #include "trainsys/timeline/overlap.h"
 
 namespace trainsys {
@@ -56,9 +57,8 @@ void ExpectGradients(Communicator& comm, int64_t bucket_bytes,
                   .size(),
               ddp.buckets().size());
     if (ddp.buckets().size() < 2) continue;  // nothing is left to overlap with
-    EXPECT_EQ(OverlapViolation(comm.recorder(), backward, ddp.buckets(),
-                               ddp.ready_ns()),
-              "");
+    EXPECT_THAT(comm.recorder(),
+                OverlapsBackward(round, ddp.buckets(), ddp.ready_ns()));
   }
 }
 

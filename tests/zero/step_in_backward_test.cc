@@ -23,6 +23,8 @@
 #include "trainsys/optim/clipped_step.h"
 #include "trainsys/recompute/checkpoint.h"
 #include "trainsys/tensor/compare.h"
+#include "trainsys/testing/record_matchers.h"
+#include "trainsys/timeline/overlap.h"
 
 namespace trainsys {
 namespace {
@@ -32,11 +34,16 @@ using collectives::Communicator;
 using collectives::Error;
 using collectives::InvalidArgument;
 using collectives::NowNs;
+using collectives::PhaseRecord;
+using collectives::PhaseScope;
 using collectives::RankFunction;
 using collectives::Record;
 using collectives::ReduceOp;
 using collectives::RunRanksHere;
+using ::testing::AllOf;
+using ::testing::Each;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using ::testing::Not;
 using torch::nn::Module;
 
@@ -141,17 +148,18 @@ TEST(StepInBackwardTest, NothingIsWaitedForInsideBackward) {
         rank.optimizer->ZeroGrad();
         rank.ddp.BeginForward();
         const at::Tensor loss = rank.Loss(step);
-        const size_t before = comm.recorder().Records().size();
-        loss.backward();
-        const int64_t end_ns = NowNs();
+        {
+          const PhaseScope phase(comm.recorder(), "backward", step);
+          loss.backward();
+        }
         rank.ddp.FinishGradientSync();
         rank.optimizer->Step();
-        const std::vector<Record> records = comm.recorder().Records();
-        for (size_t i = before; i < records.size(); ++i) {
-          if (records[i].posted_ns > end_ns) continue;
-          EXPECT_TRUE(records[i].is_async) << records[i].label;
-          EXPECT_GT(records[i].wait_began_ns, end_ns) << records[i].label;
-        }
+        const PhaseRecord backward =
+            *FindPhase(comm.recorder(), "backward", step);
+        EXPECT_THAT(comm.recorder(),
+                    PostedDuring("backward", step,
+                                 AllOf(Not(IsEmpty()), Each(IsAsync()),
+                                       Each(WaitedOnlyAfter(backward)))));
       }
     });
   }
