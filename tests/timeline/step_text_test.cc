@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <sstream>
+#include <string>
+
 #include "collectives/errors.h"
 #include "tests/timeline/made_recorder.h"
 
@@ -49,14 +52,15 @@ TEST(DrawStepTest, OneAxisHasAllPhasesAndCollectivesOfTheStep) {
   recorder.Add(loss);
   // clang-format off
   EXPECT_EQ(DrawStep(recorder, 4, 20),
-      "step 5 of rank 3, 20.0 ms from left to right; '.' waits for peers, "
-          "'#' moves data, '|' the rank waits\n"
-      "  forward       |=====               |     0.00 - 5.00 ms\n"
-      "  backward      |     ==========     |     5.00 - 15.00 ms\n"
-      "  bucket 0      |        ..###  |    |     8.00 posted, "
-          "10.00 matched, 13.00 done; all-reduce 2.5 KiB\n"
-      "  loss          |                   #|    19.00 posted, "
-          "19.00 matched, 19.00 done; all-reduce 0.0 KiB\n");
+      "step 5 of rank 3, 20.0 ms from left to right; times in ms\n"
+      "'.' waits for peers, '#' moves data, '|' waited for posted matched   "
+          "done\n"
+      "  forward        |=====               |    0.0            5.0\n"
+      "  backward       |     ==========     |    5.0           15.0\n"
+      "  bucket 0       |        ..###  |    |    8.0    10.0   13.0 "
+          "2.50 KiB\n"
+      "  loss           |                   #|   19.0    19.0   19.0"
+          "      8 B\n");
   // clang-format on
 }
 
@@ -88,14 +92,29 @@ TEST(DrawStepTest, WhatEndsBeyondTheStepStaysOnTheAxis) {
   late.done_ns = late.wait_began_ns = 140 * kMs;
   recorder.Add(late);
   EXPECT_THAT(DrawStep(recorder, 4, 20),
-              HasSubstr("  bucket 0      |                   ||    19.00"));
+              HasSubstr("  bucket 0       |                   ||   19.0"));
+}
+
+TEST(DrawStepTest, NoLineIsLongerThan80Columns) {
+  Recorder recorder(1023);
+  recorder.AddPhase({"step", 999'999, 0, 999'999 * kMs / 10});
+  recorder.AddPhase({"gradient sync", 999'999, 0, 999'999 * kMs / 10});
+  Record record = MadeBucket();
+  record.label = "a label that is longer than there is room for";
+  record.bytes = (int64_t{1} << 40) - 1;
+  record.posted_ns = record.matched_ns = record.done_ns = 99'999 * kMs;
+  recorder.Add(record);
+  std::istringstream lines(DrawStep(recorder, 999'999));
+  for (std::string line; std::getline(lines, line);) {
+    EXPECT_LE(line.size(), 80) << line;
+  }
 }
 
 TEST(DrawStepTest, AStepOfNoLengthIsStillAText) {
   Recorder recorder(0);
   recorder.AddPhase({"step", 0, 5, 5});
   recorder.AddPhase({"forward", 0, 5, 5});
-  EXPECT_THAT(DrawStep(recorder, 0, 4), HasSubstr("  forward       |=   |"));
+  EXPECT_THAT(DrawStep(recorder, 0, 4), HasSubstr("  forward        |=   |"));
 }
 
 TEST(DrawStepTest, AStepThatWasNotRecordedOrHasNotEndedIsAnError) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "collectives/errors.h"
+#include "trainsys/terminal/units.h"
 #include "trainsys/timeline/overlap.h"
 
 namespace trainsys {
@@ -24,8 +25,9 @@ class Axis {
         length_ns_(std::max<int64_t>(1, step.end_ns - step.begin_ns)),
         width_(width) {}
 
-  double Ms(int64_t ns) const {
-    return static_cast<double>(ns - begin_ns_) / kNsPerMs;
+  std::string Ms(int64_t ns) const {
+    return fmt::format("{:.1f}",
+                       static_cast<double>(ns - begin_ns_) / kNsPerMs);
   }
   std::string Empty() const {
     return std::string(static_cast<size_t>(width_), ' ');
@@ -51,29 +53,40 @@ class Axis {
   int width_;
 };
 
+// The columns behind a drawing; what it does not have is empty.
+struct Figures {
+  std::string from, matched, to, bytes;
+};
+
+std::string Line(const std::string& name, const std::string& drawn,
+                 const Figures& figures) {
+  std::string line =
+      fmt::format("  {:<15.15}|{}|{:>7}{:>8}{:>7}{:>9}", name, drawn,
+                  figures.from, figures.matched, figures.to, figures.bytes);
+  line.resize(line.find_last_not_of(' ') + 1);
+  return line + "\n";
+}
+
 std::string PhaseLine(const Axis& axis, const PhaseRecord& phase) {
-  std::string line = axis.Empty();
-  axis.Fill(line, phase.begin_ns, phase.end_ns, '=');
-  return fmt::format("  {:<14}|{}| {:8.2f} - {:.2f} ms\n", phase.name, line,
-                     axis.Ms(phase.begin_ns), axis.Ms(phase.end_ns));
+  std::string drawn = axis.Empty();
+  axis.Fill(drawn, phase.begin_ns, phase.end_ns, '=');
+  return Line(phase.name, drawn,
+              {axis.Ms(phase.begin_ns), "", axis.Ms(phase.end_ns), ""});
 }
 
 std::string CollectiveLine(const Axis& axis, const Record& record) {
-  std::string line = axis.Empty();
+  std::string drawn = axis.Empty();
   if (record.matched_ns > record.posted_ns) {
-    axis.Fill(line, record.posted_ns, record.matched_ns, '.');
+    axis.Fill(drawn, record.posted_ns, record.matched_ns, '.');
   }
-  axis.Fill(line, std::max(record.posted_ns, record.matched_ns), record.done_ns,
-            '#');
+  axis.Fill(drawn, std::max(record.posted_ns, record.matched_ns),
+            record.done_ns, '#');
   if (record.is_async) {
-    axis.Fill(line, record.wait_began_ns, record.wait_began_ns, '|');
+    axis.Fill(drawn, record.wait_began_ns, record.wait_began_ns, '|');
   }
-  return fmt::format(
-      "  {:<14}|{}| {:8.2f} posted, {:.2f} matched, {:.2f} done; {} {:.1f} "
-      "KiB\n",
-      record.label, line, axis.Ms(record.posted_ns), axis.Ms(record.matched_ns),
-      axis.Ms(record.done_ns), Name(record.operation),
-      static_cast<double>(record.bytes) / 1024);
+  return Line(record.label, drawn,
+              {axis.Ms(record.posted_ns), axis.Ms(record.matched_ns),
+               axis.Ms(record.done_ns), BytesText(record.bytes)});
 }
 
 }  // namespace
@@ -85,10 +98,13 @@ std::string DrawStep(const Recorder& recorder, int64_t step, int width) {
                              " was not recorded");
   }
   const Axis axis(*whole, width);
+  const auto left = static_cast<size_t>(width) + 19;
   std::string text = fmt::format(
-      "step {} of rank {}, {:.1f} ms from left to right; '.' "
-      "waits for peers, '#' moves data, '|' the rank waits\n",
-      step + 1, recorder.rank(), axis.Ms(whole->end_ns));
+      "step {} of rank {}, {} ms from left to right; times in ms\n"
+      "{:<{}}{:>7}{:>8}{:>7}\n",
+      step + 1, recorder.rank(), axis.Ms(whole->end_ns),
+      "'.' waits for peers, '#' moves data, '|' waited for", left, "posted",
+      "matched", "done");
   for (const PhaseRecord& phase : recorder.Phases()) {
     if (phase.step == step && phase.name != "step") {
       text += PhaseLine(axis, phase);
