@@ -4,10 +4,12 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <iterator>
 #include <optional>
 #include <string>
 
 #include "collectives/errors.h"
+#include "collectives/record/clock.h"
 #include "tools/backend.h"
 #include "tools/output_file.h"
 #include "tools/parse.h"
@@ -17,7 +19,11 @@
 #include "trainsys/platform/memory.h"
 #include "trainsys/proof/proof.h"
 #include "trainsys/report/job_report.h"
-#include "trainsys/report/progress.h"
+#include "trainsys/terminal/interrupt.h"
+#include "trainsys/terminal/progress.h"
+#include "trainsys/terminal/terminal.h"
+#include "trainsys/terminal/units.h"
+#include "trainsys/timeline/step_picture.h"
 #include "trainsys/timeline/step_text.h"
 #include "trainsys/train/job.h"
 
@@ -28,7 +34,9 @@ constexpr char kDescription[] =
     "Trains a Transformer language model with several ranks, as threads or as\n"
     "processes: bucketed data parallelism, ZeRO and recomputation together.\n"
     "Ends with a table and with the proof that one rank would have got the\n"
-    "same parameters. Exit code: 0 proved, 1 not, 2 wrong usage.\n\n"
+    "same parameters. Exit code: 0 proved, 1 not, 2 wrong usage, 130 after\n"
+    "Ctrl-C, which ends it after the step, with the table; a second one at\n"
+    "once.\n\n"
     "Example: emulate --ranks 4 --steps 20 --timeline";
 
 constexpr int64_t kContext = 256;
@@ -45,6 +53,7 @@ struct Flags {
   std::optional<std::string> data;
   std::string json;
   bool wants_timeline = false;
+  std::string timeline_svg;
 };
 
 void AddZeroFlags(CLI::App& app, Flags& flags) {
@@ -61,6 +70,12 @@ void AddZeroFlags(CLI::App& app, Flags& flags) {
                "ZeRO-1: reduce gradients to their owners only, as ZeRO-2 does");
   app.add_flag("--overlap-step", job.overlap_step,
                "step and send parameters inside backward, bucket by bucket");
+}
+
+// CLI11 would take -1 for the largest.
+std::string CheckSeed(const std::string& text) {
+  if (!text.starts_with('-')) return "";
+  return "is " + text + ", expected a whole number from 0 on";
 }
 
 void AddFlags(CLI::App& app, Flags& flags) {
@@ -92,13 +107,15 @@ void AddFlags(CLI::App& app, Flags& flags) {
   AddZeroFlags(app, flags);
   app.add_option("--lr", job.lr, "learning rate")->capture_default_str();
   app.add_option("--seed", job.seed, "of weights and data order")
-      ->check(CLI::NonNegativeNumber)
+      ->check(CLI::Validator(CheckSeed, "", "seed"))
       ->capture_default_str();
   app.add_option("--data", flags.data,
                  "file to train on, bytes are tokens (default: made stories)");
   app.add_option("--json", flags.json, "write all figures to this file");
   app.add_flag("--timeline", flags.wants_timeline,
                "draw the last step of rank 0");
+  app.add_option("--timeline-svg", flags.timeline_svg,
+                 "draw it as a picture, into this file");
 }
 
 ByteDataset Load(const Flags& flags) {
@@ -156,38 +173,105 @@ std::string ZeroText(const JobOptions& job) {
   return text;
 }
 
+std::string DataName(const Flags& flags) {
+  return flags.data.value_or("made stories");
+}
+
 void PrintHeader(const Flags& flags, const Placement& placement,
                  const ByteDataset& data, const std::string& blas) {
   const JobOptions& job = flags.job;
   fmt::print(
-      "emulate: {} ranks as {}, {} rows x {} tokens each, {} steps; "
-      "{}, {}, recompute {}\n"
-      "data: {}, {} bytes, seed {}; {}, one thread a rank\n",
+      "emulate: {} ranks as {}, {} rows x {} tokens each, {} steps\n"
+      "  {}, {}\n"
+      "  recompute {}\n"
+      "  {}, {}, seed {}\n"
+      "  {}, one thread a rank\n",
       job.ranks, Describe(placement), job.batch, data.context(), job.steps,
       DdpText(job), ZeroText(job), RecomputeText(flags, data.context()),
-      flags.data.value_or("made stories"), data.num_bytes(), job.seed, blas);
+      DataName(flags), BytesText(data.num_bytes()), job.seed, blas);
   std::fflush(stdout);
 }
 
+// Its lines stand in a file from the first step on.
 JobResult RunShowingProgress(collectives::RankRunner& runner,
                              const JobOptions& job, const ByteDataset& data) {
-  Progress progress(job.steps, job.ranks * job.batch * data.context());
-  return RunJob(runner, job, data, [&progress](int64_t step, double loss) {
-    progress.Show(step, loss);
+  Progress progress(stderr, /*quiet_ns=*/0);
+  const int64_t tokens_per_step = job.ranks * job.batch * data.context();
+  const int64_t began_ns = collectives::NowNs();
+  return RunJob(runner, job, data, [&](int64_t step, double loss) {
+    const double seconds =
+        static_cast<double>(collectives::NowNs() - began_ns) / 1e9;
+    const double tokens = static_cast<double>((step + 1) * tokens_per_step);
+    progress.Show(
+        "step", step + 1, job.steps,
+        fmt::format("loss {:.4f} | {:.0f} tokens/s", loss, tokens / seconds));
   });
+}
+
+std::optional<Proof> ProveShowingProgress(collectives::RankRunner& runner,
+                                          const JobOptions& job,
+                                          const ByteDataset& data,
+                                          const JobResult& result) {
+  Progress progress;
+  return Prove(runner, job, data, result.snapshot,
+               [&progress](int64_t done, int64_t all) {
+                 progress.Show("proof", done, all);
+               });
 }
 
 // The part of a process that does not have rank 0: it prints nothing.
 int TakePart(const JobOptions& job, const ByteDataset& data,
              collectives::RankRunner& runner) {
-  RunJob(runner, job, data);
-  Prove(runner, job, data, {});
+  const JobResult result = RunJob(runner, job, data);
+  if (result.stop_signal != 0) return kExitSignal + result.stop_signal;
+  try {
+    Prove(runner, job, data, {});
+  } catch (const Interrupted& interrupted) {
+    return kExitSignal + interrupted.signal();
+  }
   return 0;
+}
+
+// What is written at the end.
+struct Files {
+  explicit Files(const Flags& flags)
+      : json("--json", flags.json),
+        timeline_svg("--timeline-svg", flags.timeline_svg) {}
+
+  OutputFile json;
+  OutputFile timeline_svg;
+};
+
+// The files first: a terminal that is gone takes no table.
+void Show(const Flags& flags, const JobResult& result, const JobReport& report,
+          const Files& files) {
+  const collectives::Recorder& recorder = result.recorders[0];
+  const int64_t last_step = std::ssize(result.losses) - 1;
+  files.json.Write(AsJson(flags.job, report));
+  if (files.timeline_svg.is_wanted()) {
+    files.timeline_svg.Write(PictureOfStep(recorder, last_step));
+  }
+  std::string text;
+  if (flags.wants_timeline) text += "\n" + DrawStep(recorder, last_step);
+  text += "\n" + AsText(flags.job, report);
+  std::fputs(Paint(text, stdout).c_str(), stdout);
+}
+
+int EndInterrupted(const JobOptions& job, const JobReport& report, int signal) {
+  std::fflush(stdout);
+  const int64_t done = std::ssize(report.losses);
+  fmt::print(stderr,
+             "emulate: interrupted {}; the table has what was done, nothing is "
+             "proved\n",
+             done < job.steps
+                 ? fmt::format("after {} of {} steps", done, job.steps)
+                 : "in the proof");
+  return kExitSignal + signal;
 }
 
 int TrainAndReport(const Flags& flags, const Placement& placement,
                    const ByteDataset& data, collectives::RankRunner& runner,
-                   OutputFile& json) {
+                   const Files& files) {
   const std::string blas = Describe(DetectBlas());
   PrintHeader(flags, placement, data, blas);
   const JobResult result = RunShowingProgress(runner, flags.job, data);
@@ -195,13 +279,18 @@ int TrainAndReport(const Flags& flags, const Placement& placement,
   report.backend = placement.backend;
   report.has_rank_order = placement.HasRankOrder();
   report.blas = blas;
-  report.data = flags.data.value_or("made stories");
-  report.proof = Prove(runner, flags.job, data, result.snapshot);
-  if (flags.wants_timeline) {
-    fmt::print("\n{}", DrawStep(result.recorders[0], flags.job.steps - 1));
+  report.data = DataName(flags);
+  int stop_signal = result.stop_signal;
+  if (stop_signal == 0) {
+    try {
+      report.proof = ProveShowingProgress(runner, flags.job, data, result);
+    } catch (const Interrupted& interrupted) {
+      stop_signal = interrupted.signal();
+    }
   }
-  fmt::print("\n{}", AsText(flags.job, report));
-  json.Write(AsJson(flags.job, report));
+  report.is_interrupted = stop_signal != 0;
+  Show(flags, result, report, files);
+  if (stop_signal != 0) return EndInterrupted(flags.job, report, stop_signal);
   return HasPassed(report) ? 0 : kExitFailed;
 }
 
@@ -224,12 +313,9 @@ int Emulate(Flags flags, char** argv) {
     return TakePart(job, data, *MakeRunner(placement));
   }
   CheckMemory(job);
-  if (placement.MustLaunch()) {
-    OutputFile("--json", flags.json);  // refused before anything starts
-    return Launch(job.ranks, argv);
-  }
-  OutputFile json("--json", flags.json);
-  return TrainAndReport(flags, placement, data, *MakeRunner(placement), json);
+  const Files files(flags);  // refused before anything starts
+  if (placement.MustLaunch()) return Launch(job.ranks, argv);
+  return TrainAndReport(flags, placement, data, *MakeRunner(placement), files);
 }
 
 }  // namespace

@@ -13,11 +13,13 @@
 #include <fstream>
 #include <functional>
 #include <map>
+#include <optional>
 #include <set>
 #include <sstream>
 #include <utility>
 
 #include "collectives/errors.h"
+#include "trainsys/terminal/interrupt.h"
 
 // Ranks here are shell scripts. RunProcesses runs in a process of its own, so
 // that it can be sent signals and its end be watched.
@@ -68,7 +70,8 @@ ProcessesOptions Script(int ranks, const std::string& script,
           .address = "10.0.0.1",
           .port = 2345,
           .command = {"/bin/sh", "-c", script},
-          .grace = grace};
+          .grace = grace,
+          .stop_grace = grace};
 }
 
 // A process that runs RunProcesses, with what is to be known about it.
@@ -373,6 +376,30 @@ TEST_P(SignalTest, StopsTheRanksAndIsTheResult) {
   EXPECT_THAT(launch.err(), ContainsRegex("sh: stopped by signal"));
 }
 
+TEST_P(SignalTest, GoesOnToTheRanksWhichMayFinish) {
+  Launch launch(Script(
+      2,
+      "finish() { echo got $1; exit 0; };"
+      "trap 'finish INT' INT; trap 'finish TERM' TERM; trap 'finish HUP' HUP;"
+      "echo ready; while :; do sleep 0.01; done",
+      kPatience));
+  ASSERT_TRUE(launch.HasPrinted(2));
+  launch.Signal(GetParam());
+  EXPECT_EQ(launch.Result(), 128 + GetParam());
+  const std::string name = std::string("got ") + sigabbrev_np(GetParam());
+  EXPECT_THAT(launch.out(), HasSubstr("[rank0]: " + name));
+  EXPECT_THAT(launch.out(), HasSubstr("[rank1]: " + name));
+}
+
+TEST_P(SignalTest, ThatWasNotedBeforeTheRanksStartedStopsThem) {
+  std::optional<InterruptScope> scope;
+  Launch launch(Script(2, kForever, kPatience), [&scope] {
+    scope.emplace();
+    raise(GetParam());
+  });
+  EXPECT_EQ(launch.Result(), 128 + GetParam());
+}
+
 TEST_P(SignalTest, StaysIgnoredWhereItWas) {
   const std::string go = ScratchPath();
   Launch launch(Script(1, "echo ready; until [ -e " + go +
@@ -387,6 +414,28 @@ TEST_P(SignalTest, StaysIgnoredWhereItWas) {
 
 INSTANTIATE_TEST_SUITE_P(All, SignalTest,
                          testing::Values(SIGTERM, SIGINT, SIGHUP));
+
+// A terminal signals the launcher's group.
+TEST(RunProcessesTest, EachRankHasAProcessGroupOfItsOwn) {
+  Launch launch(Script(2, "cut -d ' ' -f 1,5 /proc/self/stat; echo $$"));
+  EXPECT_EQ(launch.Result(), 0);
+  std::set<std::string> groups, ranks;
+  for (const std::string& line : Lines(launch.out())) {
+    const std::string text = line.substr(line.find(' ') + 1);
+    const size_t blank = text.find(' ');
+    (blank == text.npos ? ranks : groups).insert(text.substr(blank + 1));
+  }
+  EXPECT_EQ(groups.size(), 2u);
+  EXPECT_EQ(groups, ranks) << launch.out();
+}
+
+TEST(RunProcessesTest, ARankThatDoesNotFinishIsKilledAfterTheGrace) {
+  Launch launch(Script(2, std::string("trap '' INT; echo ready;") + kForever));
+  ASSERT_TRUE(launch.HasPrinted(2));
+  launch.Signal(SIGINT);
+  EXPECT_EQ(launch.Result(), 128 + SIGINT);
+  EXPECT_TRUE(launch.IsAllGone());
+}
 
 TEST(RunProcessesTest, ASecondSignalKills) {
   Launch launch(Script(2, std::string("trap '' TERM; echo ready;") + kForever,
@@ -469,6 +518,8 @@ TEST(RunProcessesTest, ImpossibleOptionsAreInvalid) {
   EXPECT_NE(broken([](auto& options) { options.command.clear(); }), "");
   EXPECT_NE(broken([](auto& options) { options.grace = milliseconds(-1); }),
             "");
+  EXPECT_NE(
+      broken([](auto& options) { options.stop_grace = milliseconds(-1); }), "");
 }
 
 }  // namespace

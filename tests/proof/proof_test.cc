@@ -1,13 +1,17 @@
 #include "trainsys/proof/proof.h"
 
 #include <gtest/gtest.h>
+#include <signal.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "collectives/shm/run_ranks.h"
 #include "tests/train/ranks_apart.h"
+#include "trainsys/terminal/interrupt.h"
 
 namespace trainsys {
 namespace {
@@ -52,6 +56,39 @@ TEST(ProveTest, RanksApartAreProvenWhereTheFirstRuns) {
   EXPECT_TRUE(proofs[0]->HasPassed());
   EXPECT_FALSE(proofs[1]);
   EXPECT_FALSE(proofs[2]);
+}
+
+TEST(ProveTest, ItTellsHowFarItIs) {
+  collectives::ThreadRunner threads;
+  const JobOptions options = SmallJob(2);
+  const JobResult result = RunJob(threads, options, ShortText());
+  std::vector<int64_t> seen;
+  Prove(threads, options, ShortText(), result.snapshot,
+        [&](int64_t done, int64_t all) {
+          seen.push_back(done);
+          EXPECT_EQ(all, 4 * 2 * 2);
+        });
+  EXPECT_TRUE(std::is_sorted(seen.begin(), seen.end()));
+  EXPECT_EQ(seen.back(), 4 * 2 * 2);
+}
+
+// At each of its parts: whichever thread meets it first, the proof ends.
+TEST(ProveTest, ASignalEndsTheProofOnAllRanks) {
+  for (const int64_t when : {1, 4, 8, 12}) {
+    const InterruptScope scope;
+    const JobOptions options = SmallJob(2);
+    const auto signals = RanksApart(2).RunPrograms<int>([&](auto& runner) {
+      try {
+        Prove(runner, options, ShortText(), {}, [when](int64_t done, int64_t) {
+          if (done >= when && InterruptSignal() == 0) raise(SIGINT);
+        });
+      } catch (const Interrupted& interrupted) {
+        return interrupted.signal();
+      }
+      return 0;
+    });
+    EXPECT_EQ(signals[0], SIGINT) << when;
+  }
 }
 
 TEST(ProveTest, OneBitThatDiffersFailsTheProof) {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <string>
 
 #include "collectives/errors.h"
@@ -58,7 +59,9 @@ Recorder MadeRecorder(int rank, size_t capacity = 1000) {
 
 JobResult MadeResult() {
   JobResult result;
-  result.losses = {5.5, 4.25, 3.125};
+  for (int step = 0; step < 20; ++step) {
+    result.losses.push_back(5.5 - 0.125 * step);
+  }
   for (int rank = 0; rank < 2; ++rank) {
     RankSummary summary;
     summary.parameter_bytes = 4000;
@@ -142,7 +145,7 @@ TEST(JobReportTest, OneHashStandsForAllRanksOrTheJobHasFailed) {
 TEST(JobReportTest, AByteThatTheBudgetDoesNotHaveFailsTheJob) {
   const std::string text = AsText(Options(), MadeReport());
   EXPECT_THAT(text, HasSubstr("PASS memory: budget = ledger to the byte, 9 "
-                              "categories, 4 points of the step, 2 ranks\n"));
+                              "categories x 4 points x 2 ranks\n"));
   EXPECT_THAT(text, HasSubstr("saved for backward: 91 raw, 82 distinct"));
   EXPECT_THAT(text, testing::ContainsRegex("temporaries +4 +4 +0 +777\n"));
   JobResult result = MadeResult();
@@ -150,7 +153,7 @@ TEST(JobReportTest, AByteThatTheBudgetDoesNotHaveFailsTheJob) {
   const JobReport report = MakeReport(Options(), kContext, result);
   EXPECT_FALSE(HasPassed(report));
   EXPECT_THAT(AsText(Options(), report),
-              HasSubstr("FAIL memory is not as budgeted: rank 1 after "
+              HasSubstr("FAIL memory is not as budgeted:\n     rank 1 after "
                         "backward: inputs take 1, the budget says 0\n"));
   const json memory =
       json::parse(AsJson(Options(), report))["ranks"][1]["memory"];
@@ -223,13 +226,62 @@ TEST(JobReportTest, AJobWithoutAStepHasNoReport) {
 TEST(JobReportTest, TextHasTheFiguresOfEachRankAndTheHash) {
   const std::string text = AsText(Options(), MadeReport());
   EXPECT_THAT(text, HasSubstr("step time 10.0 ms median, 19.0 ms p95; 9143 "
-                              "tokens/s; loss 5.5000 -> 3.1250 in 20 steps"));
+                              "tokens/s\nloss 5.5000 -> 3.1250 in 20 steps"));
   EXPECT_THAT(text,
-              HasSubstr("\n   1         4000         4096         4001    "
-                        "50.0 %       20 of 40             111      2.0 "
-                        "+ 1.0"));
+              HasSubstr("\n   1   3.91 KiB  4.00 KiB  3.91 KiB  50.0 %       "
+                        "20/40    111 B      2.0 + 1.0\n"));
   EXPECT_THAT(text, HasSubstr("parameter hash 000000001234abcd, the same on "
                               "all ranks"));
+}
+
+TEST(JobReportTest, AnInterruptedJobShowsItsStepsAndHasNotPassed) {
+  JobResult result = MadeResult();
+  result.losses.resize(12);
+  JobOptions options = Options();
+  options.steps = 50;
+  JobReport report = MakeReport(options, kContext, result);
+  report.is_interrupted = true;
+  EXPECT_FALSE(HasPassed(report));
+  EXPECT_THAT(AsText(options, report),
+              AllOf(HasSubstr(" in 12 steps\n"),
+                    HasSubstr("\ninterrupted after 12 of 50 steps: nothing is "
+                              "proved\n"),
+                    Not(HasSubstr("of the last"))));
+  const json out = json::parse(AsJson(options, report));
+  EXPECT_EQ(out["interrupted"], true);
+  EXPECT_EQ(out["passed"], false);
+  EXPECT_EQ(out["losses"].size(), 12);
+}
+
+// Every text, with the largest figures that a table has room for.
+TEST(JobReportTest, EveryLineFitsIn80Columns) {
+  for (const bool has_rank_order : {true, false}) {
+    for (const char* backend : {"threads", "gloo"}) {
+      JobReport report = MadeReport();
+      report.backend = backend;
+      report.has_rank_order = has_rank_order;
+      report.recorded_steps = 19;
+      report.step_ms_median = report.step_ms_p95 = 123456.78;
+      report.tokens_per_s = 1e7;
+      report.outside_peak_bytes = int64_t{1} << 40;
+      report.proof = Proof{3, false, 1e-16, 1e-11};
+      report.is_interrupted = true;
+      for (RankReport& rank : report.ranks) {
+        rank.bytes.parameter_bytes = rank.bytes.gradient_bytes =
+            rank.bytes.state_bytes = (int64_t{1} << 40) - 1;
+        rank.sent_bytes_per_step = (int64_t{1} << 30) - 1;
+        rank.num_posted_in_backward = rank.num_buckets = 65536;
+        rank.waited_for_peers_ms = rank.waited_for_data_ms = 1234.56;
+        rank.clock = {123'456'789, 123'456'789};
+        rank.memory.saved_raw_bytes = rank.memory.saved_distinct_bytes =
+            int64_t{1} << 39;
+      }
+      std::istringstream lines(AsText(Options(), report));
+      for (std::string line; std::getline(lines, line);) {
+        EXPECT_LE(line.size(), 80) << line;
+      }
+    }
+  }
 }
 
 TEST(JobReportTest, ManyRanksAreCutShortInTextOnly) {
@@ -249,13 +301,15 @@ TEST(JobReportTest, JsonParsesBackToTheSameFigures) {
   EXPECT_EQ(parsed["options"]["recompute"], "full");
   EXPECT_EQ(parsed["options"]["data"], "a text");
   EXPECT_EQ(parsed["blas"], "some kernel");
-  EXPECT_EQ(parsed["losses"], json({5.5, 4.25, 3.125}));
+  ASSERT_EQ(parsed["losses"].size(), 20);
+  EXPECT_EQ(parsed["losses"][1], 5.375);
   EXPECT_EQ(parsed["recorded_steps"], 20);
   EXPECT_EQ(parsed["step_ms_median"], 10.0);
   EXPECT_EQ(parsed["step_ms_p95"], 19.0);
   EXPECT_EQ(parsed["parameters"], 1000);
   EXPECT_EQ(parsed["parameter_hash"], "000000001234abcd");
   EXPECT_EQ(parsed["passed"], true);
+  EXPECT_EQ(parsed["interrupted"], false);
   ASSERT_EQ(parsed["ranks"].size(), 2);
   EXPECT_EQ(parsed["ranks"][1]["optimizer_state_bytes"], 4001);
   EXPECT_EQ(parsed["ranks"][1]["bucket_reductions_posted_in_backward"], 20);

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
 
 #include <cmath>
 #include <functional>
@@ -14,6 +15,7 @@
 #include "trainsys/model/transformer_lm.h"
 #include "trainsys/tensor/compare.h"
 #include "trainsys/tensor/tensor_memory.h"
+#include "trainsys/terminal/interrupt.h"
 
 namespace trainsys {
 namespace {
@@ -112,6 +114,49 @@ TEST(RunJobTest, TheObserverSeesEachStepOnce) {
         seen.push_back(loss);
       });
   EXPECT_EQ(seen, result.losses);
+}
+
+TEST(RunJobTest, ASignalEndsItAfterTheStepWithAllThatTheStepsGave) {
+  JobOptions options = SmallJob();
+  const JobResult whole = RunOnThreads(options, ShortText());
+  EXPECT_EQ(whole.stop_signal, 0);
+  const InterruptScope scope;
+  options.steps = 1000;
+  const JobResult result =
+      RunOnThreads(options, ShortText(), [](int64_t step, double) {
+        if (step == 1) raise(SIGTERM);
+      });
+  EXPECT_EQ(result.stop_signal, SIGTERM);
+  // One more, at whose end the ranks agree.
+  EXPECT_EQ(result.losses, whole.losses);
+  ExpectSameTraining(whole, result);
+  EXPECT_EQ(result.recorders.size(), 2);
+  EXPECT_EQ(result.ranks[1].memory, whole.ranks[1].memory);
+}
+
+TEST(RunJobTest, RanksApartAreAllToldOfASignal) {
+  const InterruptScope scope;
+  JobOptions options = SmallJob();
+  options.steps = 1000;
+  const auto results = RanksApart(2).RunPrograms<JobResult>([&](auto& runner) {
+    return RunJob(runner, options, ShortText(), [](int64_t step, double) {
+      if (step == 0) raise(SIGINT);
+    });
+  });
+  EXPECT_EQ(results[0].losses.size(), 2);
+  for (const JobResult& result : results) {
+    EXPECT_EQ(result.stop_signal, SIGINT);
+  }
+}
+
+TEST(RunJobTest, ASignalInTheLastStepCutsNothingShort) {
+  const InterruptScope scope;
+  const JobResult result =
+      RunOnThreads(SmallJob(), ShortText(), [](int64_t step, double) {
+        if (step == 1) raise(SIGINT);
+      });
+  EXPECT_EQ(result.losses.size(), 3);
+  EXPECT_EQ(result.stop_signal, 0);
 }
 
 TEST(RunJobTest, TheSnapshotIsOfItsStep) {

@@ -58,6 +58,8 @@ void ResetSignals(const Start& start) {
   // Asks first and looks then, so that a parent that is gone by now is noticed.
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != start.parent) _exit(1);
+  // A terminal's signals come from whoever started it, once.
+  setpgid(0, 0);
   ResetSignals(start);
   if (dup2(start.in, 0) == 0 && dup2(start.out, 1) == 1 &&
       dup2(start.err, 2) == 2) {

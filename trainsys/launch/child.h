@@ -67,7 +67,8 @@ class Stream {
   LineForwarder lines_;
 };
 
-// A process that ends with us, whatever ends us.
+// A process that ends with us, whatever ends us. It has a process group of its
+// own: Ctrl-C reaches us only, and what we do about it reaches the process.
 //
 // Threads: the one that made it, which must live as long as the child may: the
 // kernel kills the child when that thread ends.

@@ -21,6 +21,7 @@
 #include "collectives/run_ranks.h"
 #include "trainsys/launch/child.h"
 #include "trainsys/launch/signal_pipe.h"
+#include "trainsys/terminal/interrupt.h"
 
 namespace trainsys {
 namespace {
@@ -47,7 +48,8 @@ void Validate(const ProcessesOptions& options) {
   if (options.address.empty() || options.command.empty()) {
     throw InvalidArgument("starting processes takes an address and a command");
   }
-  if (options.grace < std::chrono::milliseconds::zero()) {
+  if (std::min(options.grace, options.stop_grace) <
+      std::chrono::milliseconds::zero()) {
     throw InvalidArgument("the grace for ending is negative; choose 0 or more");
   }
 }
@@ -152,6 +154,7 @@ class Supervisor {
   }
 
   int Run() {
+    if (const int signal = InterruptSignal()) Stop(signal);
     TakeSignals();  // a child may have ended before all were started
     while (IsAnyRunning()) Turn();
     Report();
@@ -216,11 +219,20 @@ class Supervisor {
   void TakeSignals() {
     for (const char signal : signals_.TryRead()) {
       if (signal == SIGCHLD) continue;
-      if (stop_signal_ == 0) stop_signal_ = signal;
-      stage_ = std::max(stage_, Stage::kWaiting);
-      Escalate();
+      Stop(signal);
     }
     ReapChildren();
+  }
+
+  // The first goes on to the ranks, unless they are being ended already.
+  void Stop(int signal) {
+    const bool is_first = stop_signal_ == 0 && stage_ != Stage::kTerminating;
+    if (stop_signal_ == 0) stop_signal_ = signal;
+    if (is_first) {
+      SignalAll(signal, Stage::kTerminating);
+    } else {
+      SignalAll(SIGKILL, Stage::kKilling);
+    }
   }
 
   void ReapChildren() {
@@ -243,16 +255,25 @@ class Supervisor {
   void EnterStage(Stage stage) {
     stage_ = stage;
     deadline_.reset();
-    if (stage != Stage::kKilling) deadline_ = Clock::now() + options_.grace;
+    if (stage == Stage::kKilling) return;
+    deadline_ = Clock::now() +
+                (stop_signal_ != 0 ? options_.stop_grace : options_.grace);
   }
 
   void Escalate() {
-    const bool is_first = stage_ == Stage::kWaiting;
+    if (stage_ == Stage::kWaiting) {
+      SignalAll(SIGTERM, Stage::kTerminating);
+    } else {
+      SignalAll(SIGKILL, Stage::kKilling);
+    }
+  }
+
+  void SignalAll(int signal, Stage next) {
     for (const Child& child : children_) {
       was_anyone_stopped_ |= child.is_running();
-      child.Signal(is_first ? SIGTERM : SIGKILL);
+      child.Signal(signal);
     }
-    EnterStage(is_first ? Stage::kTerminating : Stage::kKilling);
+    EnterStage(next);
   }
 
   void Report() {

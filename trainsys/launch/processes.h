@@ -16,6 +16,9 @@ struct ProcessesOptions {
   // How long the others may take to end by themselves once a rank has failed,
   // and then again after SIGTERM.
   std::chrono::milliseconds grace{7000};
+  // How long they may take to finish what they can once this process was told
+  // to stop.
+  std::chrono::milliseconds stop_grace{30000};
 };
 
 // Runs the command once for each rank, and forwards what they print.
@@ -36,10 +39,11 @@ struct ProcessesOptions {
 // `grace` SIGKILL; so does one that is stopped. One line on stderr says who
 // failed and how.
 //
-// Signals: SIGINT, SIGTERM or SIGHUP to this process stop the ranks (SIGTERM
-// at once, SIGKILL after `grace` or at a second signal), and the result is 128
-// + the signal. One that this process ignores stays ignored. Where this process
-// ends before the ranks, they are killed.
+// Signals: SIGINT, SIGTERM or SIGHUP to this process, or noted before by its
+// InterruptScope, goes on to the ranks, each of which is in a process group of
+// its own. SIGKILL follows after `stop_grace`, or at a second signal. The
+// result is 128 + the first. One that this process ignores stays ignored. Where
+// this process ends before the ranks, they are killed.
 //
 // Blocks: until all ranks have ended and what they printed is written.
 // Threads: any one thread of the process at a time, which forks; others may run

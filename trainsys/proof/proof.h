@@ -4,6 +4,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <vector>
 
@@ -28,15 +29,22 @@ struct Proof {
   bool HasPassed() const { return has_equal_bits && IsWithinTolerance(); }
 };
 
+// Called as the proof goes on, from one thread at a time but not always the
+// same. Where rank 0 runs only.
+using ProofObserver = std::function<void(int64_t done, int64_t all)>;
+
 // `snapshot`: the job's parameters after options.snapshot_steps steps, where
 // rank 0 runs.
 // Where ranks are processes, every process takes part: the job's first steps
 // run on them again, in f64. Result: nothing where rank 0 does not run.
 // Blocks: for about as long as snapshot_steps steps of the job take, five
 // times over. Memory: see ProofMemoryBytes.
+// Errors: those of RunJob; Interrupted where a signal was noted, or noted by
+// another process.
 std::optional<Proof> Prove(collectives::RankRunner& runner,
                            const JobOptions& options, const ByteDataset& data,
-                           const std::vector<at::Tensor>& snapshot);
+                           const std::vector<at::Tensor>& snapshot,
+                           const ProofObserver& observer = {});
 
 // About what the job and its proof need at their peak, which is when one rank
 // holds the f64 activations of the whole batch. Measured with 16 and 32 rows

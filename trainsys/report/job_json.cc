@@ -89,6 +89,7 @@ std::string AsJson(const JobOptions& options, const JobReport& report) {
   out["losses"] = report.losses;
   out["parameter_hash"] = fmt::format("{:016x}", report.parameter_hash);
   out["in_sync"] = report.is_in_sync;
+  out["interrupted"] = report.is_interrupted;
   out["passed"] = HasPassed(report);
   out["outside_ranks_peak_bytes"] = report.outside_peak_bytes;
   for (const RankReport& rank : report.ranks) {

@@ -8,6 +8,7 @@
 #include <iterator>
 
 #include "collectives/errors.h"
+#include "trainsys/terminal/units.h"
 #include "trainsys/timeline/overlap.h"
 
 namespace trainsys {
@@ -99,13 +100,14 @@ double Percent(int64_t part, int64_t whole) {
 std::string RankLine(size_t rank, const RankReport& report) {
   const RankSummary& bytes = report.bytes;
   return fmt::format(
-      "{:>4} {:>12} {:>12} {:>12} {:>7.1f} % {:>8} of {:<5} {:>12}   {:>6.1f} "
-      "+ {:<6.1f}\n",
-      rank, bytes.parameter_bytes, bytes.gradient_bytes, bytes.state_bytes,
+      "{:>4} {:>10} {:>9} {:>9} {:>5.1f} % {:>11} {:>8} {:>14}\n", rank,
+      BytesText(bytes.parameter_bytes), BytesText(bytes.gradient_bytes),
+      BytesText(bytes.state_bytes),
       Percent(bytes.state_bytes, UnshardedStateBytes(report)),
-      report.num_posted_in_backward, report.num_buckets,
-      report.sent_bytes_per_step, report.waited_for_peers_ms,
-      report.waited_for_data_ms);
+      fmt::format("{}/{}", report.num_posted_in_backward, report.num_buckets),
+      BytesText(report.sent_bytes_per_step),
+      fmt::format("{:.1f} + {:.1f}", report.waited_for_peers_ms,
+                  report.waited_for_data_ms));
 }
 
 std::string SentBytesNote(const JobReport& report) {
@@ -124,12 +126,10 @@ std::string RankTable(const JobReport& report) {
   constexpr size_t kMostLines = 16;
   const std::vector<RankReport>& ranks = report.ranks;
   std::string text =
-      fmt::format("{:>4} {:>12} {:>12} {:>12} {:>9} {:>17} {:>12}   {}\n",
-                  "rank", "parameters", "gradients", "optimizer", "of whole",
-                  "reductions in", "sent a step", "wait a step, ms");
-  text += fmt::format("{:>4} {:>12} {:>12} {:>12} {:>9} {:>17} {:>12}   {}\n",
-                      "", "bytes", "bytes", "bytes", "", "backward", "bytes*",
-                      "peers + data");
+      "rank parameters gradients optimizer   share     buckets     sent    "
+      "wait a step\n"
+      "                                   of whole in backward  a step*  "
+      "peers+data, ms\n";
   const size_t shown = std::min(ranks.size(), kMostLines);
   for (size_t r = 0; r < shown; ++r) text += RankLine(r, ranks[r]);
   if (shown < ranks.size()) {
@@ -147,9 +147,8 @@ std::string ClockText(const std::vector<RankReport>& ranks) {
   }
   if (error_ns == 0) return "";
   return fmt::format(
-      "   the ranks' clocks are shifted to rank 0's by up to {:.3f} ms, known "
-      "to "
-      "within {:.3f} ms\n",
+      "   clocks shifted to rank 0's by up to {:.3f} ms, known to within "
+      "{:.3f} ms\n",
       static_cast<double>(offset_ns) / 1e6,
       static_cast<double>(error_ns) / 1e6);
 }
@@ -164,7 +163,7 @@ std::string ProofText(const Proof& proof, const JobReport& report) {
       needs_bits ? (proof.has_equal_bits ? "PASS" : "FAIL") : "    ",
       needs_bits || proof.has_equal_bits
           ? "equal bits"
-          : "different bits, as the backend's own order may give",
+          : "different bits, as the backend's own order may give;\n    ",
       proof.steps, proof.f32_difference,
       proof.IsWithinTolerance() ? "PASS" : "FAIL", proof.f64_difference,
       kF64Tolerance);
@@ -209,7 +208,7 @@ JobReport MakeReport(const JobOptions& options, int64_t context,
 }
 
 bool HasPassed(const JobReport& report) {
-  if (!report.is_in_sync) return false;
+  if (!report.is_in_sync || report.is_interrupted) return false;
   for (const RankReport& rank : report.ranks) {
     if (!rank.memory.IsAsBudgeted()) return false;
   }
@@ -220,12 +219,12 @@ bool HasPassed(const JobReport& report) {
 
 std::string AsText(const JobOptions& options, const JobReport& report) {
   std::string text = fmt::format(
-      "step time {:.1f} ms median, {:.1f} ms p95; {:.0f} tokens/s; loss {:.4f} "
-      "-> {:.4f} in {} steps\n\n",
+      "step time {:.1f} ms median, {:.1f} ms p95; {:.0f} tokens/s\n"
+      "loss {:.4f} -> {:.4f} in {} steps\n\n",
       report.step_ms_median, report.step_ms_p95, report.tokens_per_s,
-      report.losses.front(), report.losses.back(), options.steps);
+      report.losses.front(), report.losses.back(), report.losses.size());
   text += RankTable(report) + ClockText(report.ranks);
-  if (report.recorded_steps < options.steps) {
+  if (report.recorded_steps < std::ssize(report.losses)) {
     text += fmt::format(
         "   times, counts and bytes of the last {} steps: older records were "
         "dropped\n",
@@ -239,6 +238,10 @@ std::string AsText(const JobOptions& options, const JobReport& report) {
       report.is_in_sync ? ", the same on all ranks" : " on rank 0 only");
   if (!report.is_in_sync) text += "FAIL the ranks' parameters differ\n";
   if (report.proof) text += ProofText(*report.proof, report);
+  if (report.is_interrupted) {
+    text += fmt::format("interrupted after {} of {} steps: nothing is proved\n",
+                        report.losses.size(), options.steps);
+  }
   return text;
 }
 

@@ -43,15 +43,19 @@ struct JobReport {
   int64_t outside_peak_bytes = 0;  // of the process, outside ranks
   uint64_t parameter_hash = 0;     // of all ranks, if they agree
   bool is_in_sync = false;         // they do
+  bool is_interrupted = false;     // before its last step, or in its proof
   std::optional<Proof> proof;
 };
 
-// Errors: Error if the job ran no step.
+// Of the steps that were done. Errors: Error if there was none.
 JobReport MakeReport(const JobOptions& options, int64_t context,
                      const JobResult& result);
 
+// Not where it was interrupted: then something is not proved.
 bool HasPassed(const JobReport& report);
 
+// At most 80 columns. Bytes are rounded but for the table of memory; AsJson has
+// all of them.
 std::string AsText(const JobOptions& options, const JobReport& report);
 std::string AsJson(const JobOptions& options, const JobReport& report);
 

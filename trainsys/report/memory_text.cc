@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <optional>
 
+#include "trainsys/terminal/units.h"
+
 namespace trainsys {
 namespace {
 
@@ -66,21 +68,19 @@ std::string MemoryText(const std::vector<MemoryReport>& ranks,
   for (const MemoryReport& rank : ranks) peaks += rank.peak.bytes;
   text += fmt::format(
       "  saved for backward: {} raw, {} distinct without parameters\n"
-      "  host: at most {:.1f} MB, all peaks together, of which {:.1f} MB are "
-      "no rank's\n",
+      "  host: at most {}, all peaks together, of which {} are no rank's\n",
       ranks[0].saved_raw_bytes, ranks[0].saved_distinct_bytes,
-      static_cast<double>(peaks + outside_peak_bytes) / 1e6,
-      static_cast<double>(outside_peak_bytes) / 1e6);
+      BytesText(peaks + outside_peak_bytes), BytesText(outside_peak_bytes));
   if (!ranks[0].budget) {
     return text + "     memory: the budget is that of buckets; not compared\n";
   }
   const std::string difference = FirstDifference(ranks);
   if (!difference.empty()) {
-    return text + "FAIL memory is not as budgeted: " + difference + "\n";
+    return text + "FAIL memory is not as budgeted:\n     " + difference + "\n";
   }
   return text + fmt::format(
-                    "PASS memory: budget = ledger to the byte, {} categories, "
-                    "{} points of the step, {} rank{}\n",
+                    "PASS memory: budget = ledger to the byte, {} categories x "
+                    "{} points x {} rank{}\n",
                     kMemoryCategories.size(), kStepPoints.size(), ranks.size(),
                     ranks.size() == 1 ? "" : "s");
 }

@@ -1,10 +1,15 @@
 #include "trainsys/train/job.h"
 
+#include <signal.h>
+
+#include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <utility>
 
 #include "collectives/errors.h"
 #include "collectives/gather.h"
+#include "collectives/record/clock.h"
 #include "trainsys/budget/this_libtorch.h"
 #include "trainsys/budget/transformer_activations.h"
 #include "trainsys/ddp/async_ddp.h"
@@ -15,6 +20,7 @@
 #include "trainsys/random/rank_generator.h"
 #include "trainsys/tensor/compare.h"
 #include "trainsys/tensor/tensor_memory.h"
+#include "trainsys/terminal/interrupt.h"
 #include "trainsys/train/segment_runner.h"
 #include "trainsys/train/step.h"
 #include "trainsys/zero/flat_optimizer.h"
@@ -148,11 +154,26 @@ RankSummary Summarize(const DataParallel& ddp, const Optimizer& optimizer,
   return summary;
 }
 
-// Events kept by all ranks together, 32 bytes each.
+// Events kept by all ranks together, 40 bytes each.
 constexpr size_t kMemoryEvents = size_t{1} << 19;
 
+bool IsInterrupted() { return InterruptSignal() != 0; }
+
+// All of them, or none.
+std::vector<MemoryEvent> EventsSince(const MemoryLedger& ledger,
+                                     int64_t began_ns) {
+  std::vector<MemoryEvent> events = ledger.Events();
+  const auto first = std::find_if(
+      events.begin(), events.end(),
+      [began_ns](const MemoryEvent& e) { return e.time_ns >= began_ns; });
+  if (first == events.begin() && ledger.lost_events() > 0) return {};
+  events.erase(events.begin(), first);
+  return events;
+}
+
 // Trains one rank. Only rank 0 writes `result`: the others may be elsewhere.
-void TrainRank(const JobOptions& options, const ByteDataset& data,
+// Result: whether it ended before its last step, the same on all ranks.
+bool TrainRank(const JobOptions& options, const ByteDataset& data,
                const StepObserver& observer, Communicator& comm,
                JobResult& result) {
   MemoryLedger ledger(kMemoryEvents / static_cast<size_t>(comm.ranks()));
@@ -164,12 +185,16 @@ void TrainRank(const JobOptions& options, const ByteDataset& data,
   ledger.ResetPeak();
   const bool is_first_rank = comm.rank() == 0;
   StepResult last;
-  for (int64_t step = 0; step < options.steps; ++step) {
+  int64_t step = 0, began_ns = 0;
+  for (; step < options.steps && !last.must_stop; ++step) {
+    if (is_first_rank) result.before_last_step = ledger.Current();
+    began_ns = collectives::NowNs();
     const auto loss_of_batch = [&] {
       return LocalLoss(options, data, *model, step, comm.rank());
     };
-    last = TrainStep({loss_of_batch, *trainer.ddp, *trainer.optimizer, comm},
-                     step);
+    last = TrainStep(
+        {loss_of_batch, *trainer.ddp, *trainer.optimizer, comm, IsInterrupted},
+        step);
     if (!is_first_rank) continue;
     result.losses.push_back(last.loss);
     if (observer) observer(step, last.loss);
@@ -178,10 +203,12 @@ void TrainRank(const JobOptions& options, const ByteDataset& data,
       result.snapshot = Snapshot(trainer.ddp->parameters());
     }
   }
+  if (is_first_rank) result.last_step_events = EventsSince(ledger, began_ns);
   std::vector<RankSummary> all =
       Gather(comm, Summarize(*trainer.ddp, *trainer.optimizer, ledger, last),
              "rank summaries");
   if (is_first_rank) result.ranks = std::move(all);
+  return step < options.steps;
 }
 
 at::Tensor LossOfRows(const JobOptions& options, const ByteDataset& data,
@@ -293,11 +320,16 @@ JobResult RunJob(collectives::RankRunner& runner, const JobOptions& options,
                  const ByteDataset& data, const StepObserver& observer) {
   Validate(options);
   JobResult result;
+  std::atomic<bool> is_cut_short{false};  // by each rank that runs here
   ProcessLedger().ResetPeak();
   result.recorders =
       runner.Run({.ranks = options.ranks}, [&](Communicator& comm) {
-        TrainRank(options, data, observer, comm, result);
+        if (TrainRank(options, data, observer, comm, result)) {
+          is_cut_short = true;
+        }
       });
+  if (is_cut_short)
+    result.stop_signal = IsInterrupted() ? InterruptSignal() : SIGINT;
   result.outside_peak_bytes = ProcessLedger().Peak().bytes;
   return result;
 }

@@ -75,11 +75,18 @@ struct RankSummary {
   int64_t saved_distinct_bytes = 0;
 };
 
-// Filled where rank 0 ran, else empty.
+// Filled where rank 0 ran; else empty, but for the signal.
 struct JobResult {
+  // That ended the job before its last step: SIGINT where only other processes
+  // got one. 0: none did.
+  int stop_signal = 0;
   std::vector<double> losses;  // of each step, mean over the global batch
   std::vector<RankSummary> ranks;
   std::vector<collectives::Recorder> recorders;  // of each rank
+  // Rank 0's last step: what it held before, and what its ledger booked since.
+  // No events where the ledger has dropped some of them.
+  MemorySplit before_last_step;
+  std::vector<MemoryEvent> last_step_events;
   // The most that this process's threads outside ranks held meanwhile.
   int64_t outside_peak_bytes = 0;
   std::vector<at::Tensor> snapshot;
@@ -90,7 +97,8 @@ using StepObserver = std::function<void(int64_t step, double loss)>;
 
 // Trains with data parallelism, ZeRO and recomputation on options.ranks ranks.
 // Ranks start from different weights, of which rank 0's win. Where ranks are
-// processes, every process calls it with the same options and data.
+// processes, every process calls it with the same options and data. Within an
+// InterruptScope a signal to any of them ends it on all ranks after the step.
 // Blocks: until done.
 // Errors: InvalidArgument for impossible options; RankFailed.
 JobResult RunJob(collectives::RankRunner& runner, const JobOptions& options,

@@ -1,5 +1,7 @@
 #include "trainsys/train/step.h"
 
+#include <array>
+#include <span>
 #include <string>
 
 #include "trainsys/memory/ledger.h"
@@ -11,10 +13,17 @@ namespace {
 using collectives::Communicator;
 using collectives::PhaseScope;
 
-double MeanOverRanks(double value, Communicator& comm) {
-  comm.AllReduce(collectives::AsBuffer(std::span(&value, 1)),
+// What all ranks learn at a step's end.
+struct Ending {
+  double loss = 0;           // mean over ranks
+  double share_to_stop = 0;  // of the ranks that want to
+};
+
+Ending MeanOverRanks(const Ending& ending, Communicator& comm) {
+  std::array<double, 2> means = {ending.loss, ending.share_to_stop};
+  comm.AllReduce(collectives::AsBuffer(std::span<double>(means)),
                  collectives::ReduceOp::kAverage, "loss");
-  return value;
+  return {means[0], means[1]};
 }
 
 // A part of the step, for the records and for the memory ledger.
@@ -60,7 +69,11 @@ StepResult TrainStep(const StepParts& parts, int64_t step) {
     const Phase phase(recorder, "optimizer", step);
     parts.optimizer.Step();
   }
-  result.loss = MeanOverRanks(loss.item<double>(), parts.comm);
+  const bool wants_to_stop = parts.wants_to_stop && parts.wants_to_stop();
+  const Ending ending = MeanOverRanks(
+      {loss.item<double>(), wants_to_stop ? 1.0 : 0.0}, parts.comm);
+  result.loss = ending.loss;
+  result.must_stop = ending.share_to_stop > 0;
   return result;
 }
 

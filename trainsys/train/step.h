@@ -17,10 +17,13 @@ struct StepParts {
   DataParallel& ddp;
   Optimizer& optimizer;
   collectives::Communicator& comm;
+  // Asked at the step's end, on each rank by itself; none: never.
+  std::function<bool()> wants_to_stop = {};
 };
 
 struct StepResult {
-  double loss = 0;  // mean over ranks, the same on all of them
+  double loss = 0;         // mean over ranks, the same on all of them
+  bool must_stop = false;  // a rank wants to; the same on all of them
   // Saved for backward when forward was done; see SavedBytesScope.
   int64_t saved_raw_bytes = 0;
   int64_t saved_distinct_bytes = 0;

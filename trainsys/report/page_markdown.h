@@ -1,0 +1,16 @@
+// The one-page report as Markdown. Pure.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "trainsys/report/findings.h"
+
+namespace trainsys {
+
+// The same sentences and tables as AsHtml(), without its pictures.
+// `report`: AsJson(findings). Errors: as AsJson.
+std::string AsMarkdown(const Findings& findings,
+                       const nlohmann::ordered_json& report);
+
+}  // namespace trainsys
