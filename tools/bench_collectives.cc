@@ -5,7 +5,6 @@
 #include <cstdlib>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "collectives/errors.h"
@@ -13,6 +12,8 @@
 #include "tools/collective_bench/bench.h"
 #include "tools/output_file.h"
 #include "tools/parse.h"
+#include "tools/run_bench.h"
+#include "tools/setting.h"
 
 namespace trainsys {
 namespace {
@@ -49,7 +50,7 @@ void AddFlags(CLI::App& app, Flags& flags) {
       ->delimiter(',')
       ->check(CLI::Range(1, collectives::kMaxRanks));
   app.add_option("--bytes", flags.bytes,
-                 "sizes of the whole buffer, as 4, 16Ki or 64Mi")
+                 "sizes of the whole buffer, as 4, 16KiB or 64Mi")
       ->delimiter(',');
   app.add_option("--dtypes", flags.dtypes, "f32, bf16")->delimiter(',');
   app.add_option("--calls", flags.calls, "which calls to time")
@@ -120,12 +121,12 @@ int RunBench(const Flags& flags, char** argv) {
   options.is_threads = placement.backend == "threads";
   options.has_peers = options.is_threads && !flags.has_no_peers;
   options.has_table = !flags.has_no_table;
-  Setting setting = SettingHere(Describe(placement));
+  Setting setting = SettingHere("bench_collectives", Describe(placement));
   setting.versions.emplace_back("libtorch", TORCH_VERSION);
   const auto runner = MakeRunner(placement);
-  Bench bench(*runner, options, std::move(setting));
-  bench.Run();
-  json.Write(bench.Json());
+  Bench bench(*runner, options, setting);
+  RunAndWrite([&] { bench.Run(); }, setting, json,
+              [&] { return bench.Json(); });
   return 0;
 }
 

@@ -9,23 +9,30 @@
 #include <cstdint>
 #include <cstdio>
 #include <functional>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "collectives/run_ranks.h"
-#include "tools/collective_bench/rows.h"
-#include "trainsys/measure/interleaved.h"
 #include "tools/optimizer_bench/arrays.h"
 #include "tools/optimizer_bench/zero_steps.h"
+#include "tools/output_file.h"
 #include "tools/parse.h"
+#include "tools/run_bench.h"
+#include "tools/setting.h"
+#include "trainsys/measure/interleaved.h"
 #include "trainsys/optim/exact_sum.h"
 #include "trainsys/optim/sum_of_squares.h"
 #include "trainsys/optim/update.h"
 #include "trainsys/platform/blas.h"
+#include "trainsys/terminal/progress.h"
 
 namespace trainsys {
 namespace {
+
+using nlohmann::ordered_json;
 
 constexpr char kDescription[] =
     "Times the fused AdamW beside a loop that only reads and writes what it\n"
@@ -40,6 +47,7 @@ struct Flags {
   std::vector<int> threads{1, 2};
   std::vector<int> ranks{4};
   int turns = 21;
+  std::string json;
 };
 
 void AddFlags(CLI::App& app, Flags& flags) {
@@ -60,6 +68,7 @@ void AddFlags(CLI::App& app, Flags& flags) {
   app.add_option("--turns", flags.turns, "of each variant")
       ->check(CLI::Range(1, 100'000))
       ->capture_default_str();
+  app.add_option("--json", flags.json, "write all figures to this file");
 }
 
 // torch::optim::AdamW over tensors of its own.
@@ -85,11 +94,24 @@ class TorchAdamW {
 };
 
 // above[turn] / below[turn].
-std::string RatioText(const std::vector<double>& above,
-                      const std::vector<double>& below) {
-  const Quartiles q = OverTurns(
-      above.size(), [&](size_t turn) { return above[turn] / below[turn]; });
-  return fmt::format("{:.3f} {:.3f} {:.3f}", q.median, q.low, q.high);
+Quartiles Ratios(const std::vector<double>& above,
+                 const std::vector<double>& below) {
+  return OverTurns(above.size(),
+                   [&](size_t turn) { return above[turn] / below[turn]; });
+}
+
+// Four digits.
+std::string RatioText(double ratio) {
+  const int decimals = ratio < 10 ? 3 : ratio < 100 ? 2 : ratio < 1000 ? 1 : 0;
+  return fmt::format("{:.{}f}", ratio, decimals);
+}
+
+std::string RatioText(const Quartiles& q) {
+  return RatioText(q.median) + " " + RatioText(q.low) + " " + RatioText(q.high);
+}
+
+ordered_json AsJson(const Quartiles& q) {
+  return {{"p25", q.low}, {"median", q.median}, {"p75", q.high}};
 }
 
 void AddToNorm(const Elements<float>& part) {
@@ -99,31 +121,55 @@ void AddToNorm(const Elements<float>& part) {
 
 class Bench {
  public:
-  explicit Bench(const Flags& flags)
-      : flags_(flags), arrays_(flags.elems), torch_(flags) {}
+  // Lifetime: both outlive it.
+  Bench(const Flags& flags, const Setting& setting)
+      : flags_(flags), setting_(setting), arrays_(flags.elems), torch_(flags) {}
 
   void Run() {
     PrintHeader();
     for (const int threads : flags_.threads) TimeUpdates(threads);
-    fmt::print("\n{:<9}{:>9}{:>9}{:>9}{:>24}\n", "threads", "read", "norm",
-               "GB/s", "norm / read");
+    Print(fmt::format("\n{:<8}{:>8}{:>8}{:>8}{:>22}\n", "threads", "read",
+                      "norm", "GB/s", "norm / read"));
     for (const int threads : flags_.threads) TimeNorm(threads);
-    fmt::print("\n{:<9}{:>9}{:>12}{:>9}{:>24}\n", "ranks", "update",
-               "all-gather", "ZeRO-1", "ZeRO-1 / their sum");
+    Print(fmt::format("\n{:<8}{:>8}{:>12}{:>8}{:>22}\n", "ranks", "update",
+                      "all-gather", "ZeRO-1", "ZeRO-1 / their sum"));
     for (const int ranks : flags_.ranks) TimeZero(ranks);
   }
 
+  std::string Json() const { return TextOf(ResultOf(setting_, rows_)); }
+
  private:
-  void PrintHeader() const {
-    const Setting setting = SettingHere("threads");
-    fmt::print(
-        "AdamW, {} f32 parameters in {} tensors; {} turns\n"
-        "{}, {} cores; {}\nlibtorch {}; {}\n\n"
+  void Print(const std::string& text) {
+    progress_.Clear();
+    fmt::print("{}", text);
+    std::fflush(stdout);
+  }
+
+  void PrintHeader() {
+    Print(fmt::format(
+        "AdamW, {} f32 parameters in {} tensors; {} turns\n{}\n"
         "Medians in ms; ratios turn by turn: median and quartiles.\n\n"
-        "{:<9}{:>9}{:>9}{:>9}{:>24}{:>24}\n",
-        flags_.elems, flags_.tensors, flags_.turns, setting.machine,
-        setting.cores, setting.date, TORCH_VERSION, Describe(DetectBlas()),
-        "threads", "floor", "fused", "torch", "floor / fused", "torch / fused");
+        "{:<8}{:>8}{:>8}{:>8}{:>22}{:>22}\n",
+        flags_.elems, flags_.tensors, flags_.turns, HeaderText(setting_),
+        "threads", "floor", "fused", "torch", "floor / fused",
+        "torch / fused"));
+  }
+
+  // A row's first fields.
+  ordered_json RowOf(const std::string& part, const std::string& kind,
+                     int number) const {
+    return {{"part", part},
+            {kind, number},
+            {"elems", flags_.elems},
+            {"tensors", flags_.tensors},
+            {"turns", flags_.turns}};
+  }
+
+  std::vector<std::vector<double>> InTurnMs(
+      const std::string& what,
+      const std::vector<std::function<void()>>& variants) {
+    return InterleavedMs(variants, flags_.turns,
+                         Watch(progress_, what, flags_.turns));
   }
 
   void OnParts(int threads,
@@ -143,45 +189,68 @@ class Bench {
     };
     // Not all three in turn: OpenMP's threads spin for a while after a step of
     // torch's and would take a core from who comes next.
-    const auto ms = InterleavedMs({floor, fused}, flags_.turns);
+    const std::string what = fmt::format("AdamW, {} threads", threads);
+    const auto ms = InTurnMs(what, {floor, fused});
     const auto with_torch =
-        InterleavedMs({fused, [&] { torch_.Step(threads); }}, flags_.turns);
-    fmt::print("{:<9}{:>9.2f}{:>9.2f}{:>9.2f}{:>24}{:>24}\n", threads,
-               Median(ms[0]), Median(ms[1]), Median(with_torch[1]),
-               RatioText(ms[0], ms[1]),
-               RatioText(with_torch[1], with_torch[0]));
-    std::fflush(stdout);
+        InTurnMs(what + ", torch", {fused, [&] { torch_.Step(threads); }});
+    const Quartiles floor_ratio = Ratios(ms[0], ms[1]);
+    const Quartiles torch_ratio = Ratios(with_torch[1], with_torch[0]);
+    ordered_json row = RowOf("update", "threads", threads);
+    row["floor_ms"] = Median(ms[0]);
+    row["fused_ms"] = Median(ms[1]);
+    row["torch_ms"] = Median(with_torch[1]);
+    row["floor_over_fused"] = AsJson(floor_ratio);
+    row["torch_over_fused"] = AsJson(torch_ratio);
+    rows_.push_back(std::move(row));
+    Print(fmt::format("{:<8}{:>8.2f}{:>8.2f}{:>8.2f}{:>22}{:>22}\n", threads,
+                      Median(ms[0]), Median(ms[1]), Median(with_torch[1]),
+                      RatioText(floor_ratio), RatioText(torch_ratio)));
   }
 
   void TimeNorm(int threads) {
-    const auto ms = InterleavedMs({[&] { OnParts(threads, ReadOnce); },
-                                   [&] { OnParts(threads, AddToNorm); }},
-                                  flags_.turns);
-    const double bytes = 4 * static_cast<double>(flags_.elems);
-    fmt::print("{:<9}{:>9.2f}{:>9.2f}{:>9.1f}{:>24}\n", threads, Median(ms[0]),
-               Median(ms[1]), bytes / Median(ms[1]) / 1e6,
-               RatioText(ms[1], ms[0]));
-    std::fflush(stdout);
+    const auto ms = InTurnMs(fmt::format("norm, {} threads", threads),
+                             {[&] { OnParts(threads, ReadOnce); },
+                              [&] { OnParts(threads, AddToNorm); }});
+    const double GBps =
+        4 * static_cast<double>(flags_.elems) / Median(ms[1]) / 1e6;
+    const Quartiles ratio = Ratios(ms[1], ms[0]);
+    ordered_json row = RowOf("norm", "threads", threads);
+    row["read_ms"] = Median(ms[0]);
+    row["norm_ms"] = Median(ms[1]);
+    row["norm_GBps"] = GBps;
+    row["norm_over_read"] = AsJson(ratio);
+    rows_.push_back(std::move(row));
+    Print(fmt::format("{:<8}{:>8.2f}{:>8.2f}{:>8.1f}{:>22}\n", threads,
+                      Median(ms[0]), Median(ms[1]), GBps, RatioText(ratio)));
   }
 
   void TimeZero(int ranks) {
     const ZeroTimes ms = TimeZeroSteps(
         {.elems = flags_.elems, .tensors = flags_.tensors, .ranks = ranks},
-        flags_.turns);
+        flags_.turns, progress_);
     std::vector<double> sum;
     for (size_t turn = 0; turn < ms.step.size(); ++turn) {
       sum.push_back(ms.update[turn] + ms.gather[turn]);
     }
-    fmt::print("{:<9}{:>9.2f}{:>12.2f}{:>9.2f}{:>24}\n", ranks,
-               Median(ms.update), Median(ms.gather), Median(ms.step),
-               RatioText(ms.step, sum));
-    std::fflush(stdout);
+    const Quartiles ratio = Ratios(ms.step, sum);
+    ordered_json row = RowOf("zero1", "ranks", ranks);
+    row["update_ms"] = Median(ms.update);
+    row["all_gather_ms"] = Median(ms.gather);
+    row["step_ms"] = Median(ms.step);
+    row["step_over_sum"] = AsJson(ratio);
+    rows_.push_back(std::move(row));
+    Print(fmt::format("{:<8}{:>8.2f}{:>12.2f}{:>8.2f}{:>22}\n", ranks,
+                      Median(ms.update), Median(ms.gather), Median(ms.step),
+                      RatioText(ratio)));
   }
 
   const Flags& flags_;
+  const Setting& setting_;
   const Arrays arrays_;
   TorchAdamW torch_;
+  Progress progress_;
   int64_t step_ = 0;
+  ordered_json rows_ = ordered_json::array();
 };
 
 }  // namespace
@@ -195,7 +264,15 @@ int main(int argc, char** argv) {
   if (const auto code = trainsys::Parse(app, argc, argv)) return *code;
   return trainsys::Main(app, [&] {
     trainsys::UseOneBlasThread();
-    trainsys::Bench(flags).Run();
+    trainsys::OutputFile json("--json", flags.json);
+    trainsys::Setting setting =
+        trainsys::SettingHere("bench_optimizer", "threads");
+    setting.versions.emplace_back("libtorch", TORCH_VERSION);
+    setting.versions.emplace_back("BLAS",
+                                  trainsys::Describe(trainsys::DetectBlas()));
+    trainsys::Bench bench(flags, setting);
+    trainsys::RunAndWrite([&] { bench.Run(); }, setting, json,
+                          [&] { return bench.Json(); });
     return 0;
   });
 }

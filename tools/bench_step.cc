@@ -8,17 +8,21 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "collectives/run_ranks.h"
-#include "tools/collective_bench/rows.h"
 #include "tools/output_file.h"
 #include "tools/parse.h"
+#include "tools/run_bench.h"
+#include "tools/setting.h"
 #include "tools/step_bench/bookkeeping.h"
 #include "tools/step_bench/report.h"
 #include "tools/step_bench/rungs.h"
 #include "tools/step_bench/torch_ranks.h"
 #include "trainsys/platform/blas.h"
+#include "trainsys/terminal/interrupt.h"
+#include "trainsys/terminal/progress.h"
 
 namespace trainsys {
 namespace {
@@ -68,10 +72,11 @@ void AddFlags(CLI::App& app, Flags& flags) {
 
 class Bench {
  public:
-  explicit Bench(const Flags& flags)
+  // Lifetime: both outlive it.
+  Bench(const Flags& flags, Setting& setting)
       : flags_(flags),
         turns_(flags.turns.value_or(flags.is_quick ? 5 : 11)),
-        setting_(SettingHere("threads")) {
+        setting_(setting) {
     for (const std::string& name : Models()) {
       cases_.push_back(CaseOf(name));
       cases_.back().bucket_bytes = flags.bucket_kb << 10;
@@ -80,22 +85,20 @@ class Bench {
                                  : FindTorchPython(flags.python);
     setting_.versions.emplace_back("libtorch", TORCH_VERSION);
     setting_.versions.emplace_back("BLAS", Describe(DetectBlas()));
-    setting_.versions.emplace_back("python", python_.description);
   }
 
   void Run() {
     PrintHeader();
+    setting_.versions.emplace_back("python", python_.description);
     for (StepCase what : cases_) {
       for (const int ranks : flags_.ranks) {
         what.ranks = ranks;
-        rows_.push_back({what, TimeSteps(what, turns_, PeerOf(what))});
-        torch_.reset();
-        fmt::print("{}", StepRowText(rows_.back()));
-        std::fflush(stdout);
+        Time(what);
       }
     }
-    costs_ = MeasureBookkeeping(cases_.front(), turns_);
-    fmt::print("{}", BookkeepingText(cases_.front(), costs_));
+    costs_ = MeasureBookkeeping(cases_.front(), turns_, progress_);
+    progress_.Clear();
+    fmt::print("{}", BookkeepingText(cases_.front(), *costs_));
     for (const std::string& note : setting_.notes) fmt::print("{}\n", note);
   }
 
@@ -112,12 +115,27 @@ class Bench {
     const StepCase& first = cases_.front();
     fmt::print(
         "training step, ranks as threads, one thread a rank; {} rows x {} "
-        "tokens a rank; {} turns\n"
-        "{}, {} cores; {}\nlibtorch {}; {}\nDistributedDataParallel: {}\n{}{}",
-        first.rows, first.model.context, turns_, setting_.machine,
-        setting_.cores, setting_.date, TORCH_VERSION, Describe(DetectBlas()),
-        python_.description, StepLegendText(), StepColumnsText());
+        "tokens;\n{} turns\n{}DistributedDataParallel: {}\n",
+        first.rows, first.model.context, turns_, HeaderText(setting_),
+        python_.description);
+    for (const StepCase& what : cases_) {
+      fmt::print("model {}: {} parameters\n", what.name,
+                 ParameterCount(what.model));
+    }
+    fmt::print("{}{}", StepLegendText(), StepColumnsText());
     std::fflush(stdout);
+  }
+
+  void Time(const StepCase& what) {
+    StepTimes times = TimeSteps(what, turns_, PeerOf(what), progress_);
+    torch_.reset();
+    progress_.Clear();
+    if (!times[Rung::kIdeal].empty()) {
+      rows_.push_back({what, std::move(times)});
+      fmt::print("{}", StepRowText(rows_.back()));
+      std::fflush(stdout);
+    }
+    ThrowIfInterrupted();
   }
 
   PeerStep PeerOf(const StepCase& what) {
@@ -145,12 +163,13 @@ class Bench {
 
   const Flags& flags_;
   const int turns_;
-  Setting setting_;
+  Setting& setting_;
+  Progress progress_;
   std::vector<StepCase> cases_;
   TorchPython python_;
   std::unique_ptr<TorchRanks> torch_;  // of the case that is being timed
   std::vector<StepRow> rows_;
-  Bookkeeping costs_;
+  std::optional<Bookkeeping> costs_;
 };
 
 }  // namespace
@@ -165,9 +184,10 @@ int main(int argc, char** argv) {
   return trainsys::Main(app, [&] {
     trainsys::UseOneBlasThread();
     trainsys::OutputFile json("--json", flags.json);
-    trainsys::Bench bench(flags);
-    bench.Run();
-    json.Write(bench.Json());
+    trainsys::Setting setting = trainsys::SettingHere("bench_step", "threads");
+    trainsys::Bench bench(flags, setting);
+    trainsys::RunAndWrite([&] { bench.Run(); }, setting, json,
+                          [&] { return bench.Json(); });
     return 0;
   });
 }

@@ -58,6 +58,8 @@ void AddModelFlags(CLI::App& app, Flags& flags) {
                  "shards: flat (even), tensor (whole tensors in their order) "
                  "or balanced (whole tensors, the largest first)")
       ->capture_default_str();
+  app.add_option("--json", flags.json,
+                 "write all figures to this file; -: to stdout, alone");
 }
 
 void AddMemoryFlags(CLI::App& app, Flags& flags) {
@@ -81,8 +83,6 @@ void AddMemoryFlags(CLI::App& app, Flags& flags) {
       ->capture_default_str();
   app.add_option("--bucket-mb", flags.bucket_mb, "MiB a gradient bucket")
       ->capture_default_str();
-  app.add_option("--json", flags.json,
-                 "write all figures to this file; -: to stdout, alone");
 }
 
 // No config.json comes near; a wrong path may be a whole model.
@@ -137,24 +137,29 @@ PlanRequest RequestOf(const Flags& flags) {
   return request;
 }
 
+// Both in one: the text, and the file; or the JSON alone.
+int Show(const std::string& flag, const std::string& text,
+         const std::string& json) {
+  if (flag == "-") {
+    fmt::print("{}", json);
+    return 0;
+  }
+  OutputFile file("--json", flag);
+  fmt::print("{}", text);
+  file.Write(json);
+  return 0;
+}
+
 int ShowShards(const Flags& flags) {
   const PlanRequest request = RequestOf(flags);
   const ShardPlan plan =
       ShardPlanOf(ElemsOf(ParameterTensors(request.shape)), request.states);
-  fmt::print("{}", Describe(plan));
-  return 0;
+  return Show(flags.json, Describe(plan), AsJson(request, plan));
 }
 
 int ShowMemory(const Flags& flags) {
   const MemoryPlan plan = PlanMemory(RequestOf(flags));
-  if (flags.json == "-") {
-    fmt::print("{}", AsJson(plan));
-    return 0;
-  }
-  OutputFile json("--json", flags.json);
-  fmt::print("{}", AsText(plan));
-  json.Write(AsJson(plan));
-  return 0;
+  return Show(flags.json, AsText(plan), AsJson(plan));
 }
 
 }  // namespace

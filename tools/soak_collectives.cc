@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <thread>
 #include <utility>
@@ -13,9 +14,14 @@
 #include "collectives/errors.h"
 #include "collectives/record/clock.h"
 #include "collectives/shm/run_ranks.h"
+#include "tools/output_file.h"
 #include "tools/parse.h"
+#include "tools/run_bench.h"
+#include "tools/setting.h"
 #include "tools/soak/soak_call.h"
 #include "trainsys/random/splitmix64.h"
+#include "trainsys/terminal/interrupt.h"
+#include "trainsys/terminal/progress.h"
 
 namespace trainsys {
 namespace {
@@ -23,6 +29,7 @@ namespace {
 using collectives::Communicator;
 using collectives::NowNs;
 using collectives::Work;
+using nlohmann::ordered_json;
 
 constexpr char kDescription[] =
     "Ranks as threads make random collectives on several channels: all\n"
@@ -37,11 +44,19 @@ struct SoakOptions {
   int channels = 4;
   int seconds = 60;
   uint64_t seed = 1;
+  std::string json;
+};
+
+// Of rank 0, until it was over.
+struct SoakResult {
+  double seconds = 0;
+  uint64_t collectives = 0;
+  int64_t bytes = 0;
+  std::string error;  // empty: all right
 };
 
 constexpr uint64_t kMaxInFlight = 6;         // of a channel, in one turn
 constexpr std::chrono::minutes kTimeout{2};  // a hang is an error
-constexpr int64_t kReportNs = 10'000'000'000;
 
 // A channel, and a second one for what its continuations post: those run in the
 // order of their collectives, so that they too come in one order on all ranks.
@@ -202,46 +217,72 @@ class SoakRank {
   int64_t bytes_ = 0;
 };
 
-void Report(const SoakOptions& options, const SoakRank& rank, double seconds) {
-  fmt::print(
-      "{:.1f} s: {} collectives, {:.1f} MiB in them, all right ({} ranks, {} "
-      "channels, seed {})\n",
-      seconds, rank.collectives(),
-      static_cast<double>(rank.bytes()) / (1 << 20), options.ranks,
-      options.channels, options.seed);
-  std::fflush(stdout);
-}
-
 // Rank 0 says when it is over.
 void SoakOneRank(const SoakOptions& options, const SoakValues& values,
-                 Communicator& comm) {
+                 Communicator& comm, SoakResult& result) {
+  Progress progress;
   SoakRank rank(options, values, comm);
   const int64_t began_ns = NowNs();
-  int64_t next_report_ns = began_ns + kReportNs;
   uint8_t is_over = 0;
   while (is_over == 0) {
     rank.Turn();
-    const int64_t now_ns = NowNs();
-    const double seconds = static_cast<double>(now_ns - began_ns) / 1e9;
-    is_over = seconds >= options.seconds ? 1 : 0;
+    const double seconds = static_cast<double>(NowNs() - began_ns) / 1e9;
+    const bool is_time = seconds >= options.seconds || InterruptSignal() != 0;
+    is_over = is_time ? 1 : 0;
     comm.Broadcast({&is_over, collectives::DType::kU8, 1}, 0, "is it over");
-    const bool is_due = is_over != 0 || now_ns >= next_report_ns;
-    if (comm.rank() != 0 || !is_due) continue;
-    Report(options, rank, seconds);
-    next_report_ns += kReportNs;
+    if (comm.rank() != 0) continue;
+    result = {seconds, rank.collectives(), rank.bytes(), ""};
+    progress.Show("seconds", static_cast<int64_t>(seconds), options.seconds,
+                  fmt::format("{} collectives", rank.collectives()));
   }
 }
 
-int Soak(const SoakOptions& options) {
+void Print(const SoakOptions& options, const SoakResult& result) {
+  fmt::print(
+      "all right: {} collectives with {:.1f} MiB in {:.1f} s\n"
+      "{} ranks, {} channels, seed {}\n",
+      result.collectives, static_cast<double>(result.bytes) / (1 << 20),
+      result.seconds, options.ranks, options.channels, options.seed);
+}
+
+// Errors: Interrupted.
+void Soak(const SoakOptions& options, SoakResult& result) {
   const SoakValues values(options.seed);
   try {
-    collectives::RunRanks(
-        {.ranks = options.ranks, .timeout = kTimeout},
-        [&](Communicator& comm) { SoakOneRank(options, values, comm); });
+    collectives::RunRanks({.ranks = options.ranks, .timeout = kTimeout},
+                          [&](Communicator& comm) {
+                            SoakOneRank(options, values, comm, result);
+                          });
   } catch (const collectives::RankFailed& e) {
-    throw collectives::Error(
-        fmt::format("{} (seed {})", e.what(), options.seed));
+    result.error = fmt::format("{} (seed {})", e.what(), options.seed);
+    return;
   }
+  Print(options, result);
+  ThrowIfInterrupted();
+}
+
+std::string AsJson(const SoakOptions& options, const SoakResult& result,
+                   const Setting& setting) {
+  const bool is_right = result.error.empty();
+  ordered_json row{
+      {"ranks", options.ranks},
+      {"channels", options.channels},
+      {"seed", options.seed},
+      {"seconds", result.seconds},
+      {"collectives", result.collectives},
+      {"bytes", result.bytes},
+      {"passed", is_right},
+      {"error", is_right ? ordered_json() : ordered_json(result.error)}};
+  return TextOf(ResultOf(setting, ordered_json::array({std::move(row)})));
+}
+
+int RunSoak(const SoakOptions& options) {
+  OutputFile file("--json", options.json);
+  Setting setting = SettingHere("soak_collectives", "threads");
+  SoakResult result;
+  RunAndWrite([&] { Soak(options, result); }, setting, file,
+              [&] { return AsJson(options, result, setting); });
+  if (!result.error.empty()) throw collectives::Error(result.error);
   return 0;
 }
 
@@ -262,6 +303,7 @@ int main(int argc, char** argv) {
       ->capture_default_str();
   app.add_option("--seed", options.seed, "of all that is random")
       ->capture_default_str();
+  app.add_option("--json", options.json, "write all figures to this file");
   if (const auto code = trainsys::Parse(app, argc, argv)) return *code;
-  return trainsys::Main(app, [&] { return trainsys::Soak(options); });
+  return trainsys::Main(app, [&] { return trainsys::RunSoak(options); });
 }

@@ -2,17 +2,19 @@
 # bench_step: a row for each model and number of ranks, every figure of it a
 # finite number, torch's too where it is there; a torch that is missing, or that
 # fails at any point, is a dash and one line; wrong usage is one line and exit
-# code 2. No time is judged.
+# code 2; Ctrl-C writes the turns that there are. No time is judged.
+. tests/tools/bench_test.sh
 . tests/tools/tool_test.sh tools/bench_step
 bench=$tool
 
-# runs FLAGS...: exit code 0, 100 columns, rows in r.json.
+# runs FLAGS...: exit code 0, 80 columns, rows in r.json.
 runs() {
   rm -f r.json
   timeout 100 "$bench" --models tiny --turns 2 --json r.json "$@" >out 2>err ||
     fail "exit code $? for $*: $(cat err)"
   # A path may be long.
-  ! grep -v /python out | grep -qE '^.{101}' || fail "wider than 100 columns for $*"
+  grep -v /python out >short
+  fits short
   [ -s r.json ] || fail "no JSON for $*"
 }
 
@@ -23,15 +25,16 @@ expect() {
   [ "$found" = "$1" ] || fail "$found lines of $2, expected $1"
 }
 
-# shows WORDS: stdout has them.
-shows() {
+# prints WORDS: stdout has them.
+prints() {
   grep -qF -- "$1" out || fail "no '$1': $(cat out)"
 }
 
 # table PATTERN: two rows of the table end so.
 table() {
   local ideal=' +[0-9.]+' rung=' +[0-9]+\.[0-9] +[0-9]+\.[0-9]+' found
-  found=$(grep -cE "^tiny +4760 +[23]$ideal($rung){3} +$1$" out)
+  prints "model tiny: 4760 parameters"
+  found=$(grep -cE "^tiny +[23]$ideal($rung){3} +$1$" out)
   [ "$found" = 2 ] || fail "$found rows of two: $(cat out)"
 }
 
@@ -51,7 +54,7 @@ refuses "cannot write --json" --json no/such/out.json
 refuses "--nonsense" --nonsense
 
 "$bench" --help >out 2>err || fail "--help"
-shows Example
+prints Example
 
 # Every figure is a number: what is not finite is null in JSON.
 runs --ranks 2,3 --no-torch
@@ -79,8 +82,9 @@ grep -q DistributedDataParallel "$1" || exit 1
 echo "ready 4760"
 while read -r line; do echo "$((1 + $3))000000 $((10 + $3))000000"; done
 END
+cp python echo
 runs --ranks 2,3 --python "$PWD/python"
-shows 'torch 9.8.7'
+prints 'torch 9.8.7'
 table '1[01]\.0 +[0-9]+\.[0-9]+'
 expect 1 '"torch_ms": 10.0,'
 expect 1 '"torch_ms": 11.0,'
@@ -94,7 +98,7 @@ exit 3
 END
 runs --ranks 2,3 --python "$PWD/python"
 table '- +-'
-shows 'torch, tiny, 2 ranks: rank 0: it has ended: no such thing'
+prints 'torch, tiny, 2 ranks: rank 0: it has ended: no such thing'
 
 fake_python <<'END'
 echo "ready 4761"
@@ -102,7 +106,7 @@ read -r line
 END
 runs --ranks 2,3 --python "$PWD/python"
 table '- +-'
-shows "rank 0 says 'ready 4761', expected 'ready 4760' parameters"
+prints "rank 0 says 'ready 4761', expected 'ready 4760' parameters"
 
 # In the middle of a step, and of another.
 fake_python <<'END'
@@ -114,11 +118,11 @@ echo gone >&2
 END
 runs --ranks 2,3 --python "$PWD/python"
 table '- +-'
-shows 'torch, tiny, 3 ranks: rank 1: it has ended: gone'
+prints 'torch, tiny, 3 ranks: rank 1: it has ended: gone'
 
 runs --ranks 2,3 --python "$PWD/none"
 table '- +-'
-shows 'not installed'
+prints 'not installed'
 
 # The real one, where it is.
 if python3 -c 'import torch' 2>err || /usr/bin/python3 -c 'import torch' 2>err; then
@@ -128,6 +132,12 @@ if python3 -c 'import torch' 2>err || /usr/bin/python3 -c 'import torch' 2>err; 
 else
   echo "not run: no python3 with torch"
 fi
+
+# Ctrl-C.
+interrupts "shows tiny, err" --models tiny --turns 100000 --ranks 2,3 \
+  --python "$PWD/echo"
+says 'len(rows) == 1 and 0 < rows[0]["turns"] < 100000' i.json
+says 'j["bookkeeping"] is None and rows[0]["torch_ms"] == 10' i.json
 
 echo "took $SECONDS s"
 [ "$failures" = 0 ]

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -137,10 +138,27 @@ TEST(CasesTest, SizesAreReadAsTheyAreShown) {
   EXPECT_EQ(ParseBytes("4"), 4);
   EXPECT_EQ(ParseBytes("16Ki"), 16 << 10);
   EXPECT_EQ(ParseBytes("64Mi"), 64 << 20);
-  EXPECT_EQ(BytesText(64 << 20), "64 Mi");
-  EXPECT_EQ(BytesText(1500), "1500");
+  EXPECT_EQ(ParseBytes("16KiB"), 16 << 10);
+  EXPECT_EQ(ParseBytes("64MiB"), 64 << 20);
+  EXPECT_EQ(ParseBytes("4B"), 4);
+  EXPECT_EQ(BytesText(64 << 20), "64 MiB");
+  EXPECT_EQ(BytesText(16 << 10), "16 KiB");
+  EXPECT_EQ(BytesText(1500), "1500 B");
   EXPECT_THROW(ParseBytes("4Gi"), collectives::InvalidArgument);
   EXPECT_THROW(ParseBytes("Ki"), collectives::InvalidArgument);
+}
+
+TEST(RowsTest, TheWidestRowFitsIntoATerminal) {
+  Row row;
+  row.what = {Operation::kReduceScatter, 64, 1023 << 20, DType::kBF16};
+  row.is_async = true;
+  row.ours = {12345678, 1, 12345678};
+  row.floor_us = row.blocking_us = 1.0;
+  row.gloo_threads_us = row.gloo_processes_us = row.mpi_us = 1e12;
+  std::istringstream lines(RowsText({row}) + LegendText());
+  for (std::string line; std::getline(lines, line);) {
+    EXPECT_LE(line.size(), 80) << line;
+  }
 }
 
 TEST(RowsTest, RatiosSayHowManyTimesAsLong) {
@@ -151,7 +169,7 @@ TEST(RowsTest, RatiosSayHowManyTimesAsLong) {
   row.gloo_threads_us = 30.0;
   row.gloo_processes_us = 20.0;
   const std::string text = RowsText({row});
-  EXPECT_NE(text.find(" 2.00      -    15.0    10.0     -"), std::string::npos)
+  EXPECT_NE(text.find(" 2.00      -  15.0  10.0     -"), std::string::npos)
       << text;
   const std::string json = RowsJson({}, {row});
   EXPECT_NE(json.find("\"gloo_ratio\": 10.0"), std::string::npos) << json;

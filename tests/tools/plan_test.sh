@@ -39,6 +39,23 @@ grep -q "parameters, broadcasts" out || fail "no volume of broadcasts"
 grep -q "^by tensor: 4 shards of 290 tensors" out || fail "no plan of shards"
 grep -q "^ *0 .* 34.8 % " out || fail "no share of rank 0: $(cat out)"
 grep -q "^imbalance 1.39x: rank 0" out || fail "no imbalance"
+! grep -qE '^.{81}' out || fail "shards: wider than 80 columns"
+"$plan" shards --model smollm2-360m --ranks 4 --partition tensor \
+  --json shards.json >text 2>err || fail "plan shards --json: $(cat err)"
+cmp -s out text || fail "plan shards prints something else with --json"
+"$plan" shards --model smollm2-360m --ranks 4 --partition tensor --json - |
+  cmp -s - shards.json || fail "plan shards: --json - and --json FILE differ"
+python3 - shards.json text <<'END' || fail "plan shards: $(cat text shards.json)"
+import json, sys
+plan = json.load(open(sys.argv[1]))
+shards = plan["shards"]
+rows = [l.split() for l in open(sys.argv[2]) if l.split()[0].isdigit()]
+assert [[str(s["rank"]), str(s["bytes"]), "%.1f" % s["percent"], "%",
+         str(s["pieces"])] for s in shards] == rows
+assert sum(s["bytes"] for s in shards) == plan["bytes"] == 723642240
+assert "%.2f" % plan["imbalance"] == "1.39"
+assert plan["options"]["model"] == "smollm2-360m" and plan["tensors"] == 290
+END
 refuses "ranks is 0" shards --model gpt2 --ranks 0
 refuses "--zero" shards --model gpt2 --zero 1
 

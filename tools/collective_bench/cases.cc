@@ -123,24 +123,24 @@ int64_t ParseBytes(const std::string& text) {
   const char* end = text.data() + text.size();
   const auto [rest, error] = std::from_chars(text.data(), end, number);
   const std::string_view unit(rest, static_cast<size_t>(end - rest));
-  const int64_t factor = unit.empty()   ? 1
-                         : unit == "Ki" ? kKi
-                         : unit == "Mi" ? kMi
-                                        : 0;
+  const int64_t factor = unit.empty() || unit == "B"     ? 1
+                         : unit == "Ki" || unit == "KiB" ? kKi
+                         : unit == "Mi" || unit == "MiB" ? kMi
+                                                         : 0;
   if (error != std::errc() || factor == 0 || number < 1 ||
       number > kMaxBytes / factor) {
     throw InvalidArgument("bytes is '" + text +
-                          "', expected 1 to 1024Mi, as 4, 16Ki or 64Mi");
+                          "', expected 1 to 1024MiB, as 4, 16KiB or 64Mi");
   }
   return number * factor;
 }
 
 std::string BytesText(int64_t bytes) {
   if (bytes >= kMi && bytes % kMi == 0)
-    return fmt::format("{} Mi", bytes / kMi);
+    return fmt::format("{} MiB", bytes / kMi);
   if (bytes >= kKi && bytes % kKi == 0)
-    return fmt::format("{} Ki", bytes / kKi);
-  return std::to_string(bytes);
+    return fmt::format("{} KiB", bytes / kKi);
+  return fmt::format("{} B", bytes);
 }
 
 }  // namespace trainsys

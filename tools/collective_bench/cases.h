@@ -50,11 +50,11 @@ std::vector<int64_t> EvenCounts(int64_t elems, int ranks);
 // buffer; 0 for a barrier. Source: nccl-tests, doc/PERFORMANCE.md.
 double BusFactor(const Case& what);
 
-// "all-reduce", "f32", "64Ki" or "65536". Errors: InvalidArgument.
+// "all-reduce", "f32", "64Ki", "64KiB" or "65536". Errors: InvalidArgument.
 collectives::Operation ParseOperation(std::string_view text);
 collectives::DType ParseDType(std::string_view text);
 int64_t ParseBytes(const std::string& text);
 
-std::string BytesText(int64_t bytes);  // "64 Ki"
+std::string BytesText(int64_t bytes);  // "64 KiB"
 
 }  // namespace trainsys

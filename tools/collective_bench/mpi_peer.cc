@@ -3,6 +3,7 @@
 #include <sstream>
 
 #include "tools/collective_bench/peers.h"
+#include "trainsys/terminal/interrupt.h"
 
 namespace trainsys {
 namespace {
@@ -75,6 +76,7 @@ PeerTimes MpiPeer::Time(const std::vector<Case>& cases,
                            Quoted((folder_.path() / "mpi_peer").string()),
                            pace.budget_ms, Quoted(list.string())),
                kRunSeconds);
+  ThrowIfInterrupted();
   if (outcome.code == 0) {
     TakeMedians(outcome.output, times.us);
   } else {

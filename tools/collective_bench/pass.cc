@@ -1,11 +1,13 @@
 #include "tools/collective_bench/pass.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <memory>
 #include <new>
 
 #include "tools/collective_bench/calls.h"
+#include "trainsys/measure/agreed_interrupt.h"
 
 namespace trainsys {
 namespace {
@@ -61,26 +63,31 @@ Timed TimeCase(Communicator& comm, const Case& what, const PassOptions& options,
 
 }  // namespace
 
-std::vector<Timed> RunPass(collectives::RankRunner& runner,
-                           const std::vector<Case>& cases,
-                           const PassOptions& options) {
-  std::vector<Timed> all;
-  if (cases.empty()) return all;
+Pass RunPass(collectives::RankRunner& runner, const std::vector<Case>& cases,
+             const PassOptions& options) {
+  Pass pass;
+  if (cases.empty()) return pass;
   const int ranks = cases.front().ranks;
   // Each rank writes its own; read after a barrier, where ranks are threads.
   std::vector<void*> buffers(static_cast<size_t>(ranks));
+  std::atomic<int> signal = 0;  // every rank stores the same, or is alone
   runner.Run({.ranks = ranks}, [&](Communicator& comm) {
     const ZeroBuffer buffer(LargestBytes(cases));
     buffers[static_cast<size_t>(comm.rank())] = buffer.data();
     comm.Barrier("buffers are there");
     for (size_t i = 0; i < cases.size(); ++i) {
+      if (const int noted = AgreedSignal(comm)) {
+        signal = noted;
+        break;
+      }
       if (comm.rank() == 0 && options.on_case) options.on_case(i);
       const Timed timed = TimeCase(comm, cases[i], options, buffers);
-      if (comm.rank() == 0) all.push_back(timed);
+      if (comm.rank() == 0) pass.timed.push_back(timed);
     }
     comm.Barrier("buffers may go");
   });
-  return all;
+  pass.signal = signal;
+  return pass;
 }
 
 }  // namespace trainsys

@@ -26,11 +26,16 @@ struct PassOptions {
   std::function<void(size_t)> on_case;  // of the index, on rank 0; may be empty
 };
 
-// Result: one for each case where rank 0 ran; else nothing.
+struct Pass {
+  // One for each case where rank 0 ran; else none. Fewer if interrupted.
+  std::vector<Timed> timed;
+  int signal = 0;  // that stopped it, the same on every rank
+};
+
+// Result: the times. Between two cases the ranks agree whether to go on.
 // Memory: each rank has one buffer of the largest case.
 // Errors: RankFailed.
-std::vector<Timed> RunPass(collectives::RankRunner& runner,
-                           const std::vector<Case>& cases,
-                           const PassOptions& options);
+Pass RunPass(collectives::RankRunner& runner, const std::vector<Case>& cases,
+             const PassOptions& options);
 
 }  // namespace trainsys

@@ -2,12 +2,14 @@
 
 #include <fmt/core.h>
 
+#include <csignal>
 #include <exception>
 
 #include "collectives/c10d/process_runner.h"
 #include "collectives/errors.h"
 #include "tools/backend.h"
 #include "tools/collective_bench/rows.h"
+#include "trainsys/terminal/interrupt.h"
 
 namespace trainsys {
 namespace {
@@ -53,11 +55,15 @@ PeerTimes TimeGlooThreads(const std::vector<Case>& cases,
   c10d.is_matching = false;
   collectives::GlooThreadRunner runner(c10d);
   try {
+    const Pass pass = RunPass(runner, cases, options);
+    if (pass.signal) throw Interrupted(pass.signal);
     PeerTimes times;
-    for (const Timed& timed : RunPass(runner, cases, options)) {
+    for (const Timed& timed : pass.timed) {
       times.us.emplace_back(timed.blocking->median_us);
     }
     return times;
+  } catch (const Interrupted&) {
+    throw;
   } catch (const std::exception& error) {
     return Failed(cases, std::string("Gloo between threads: ") + error.what());
   }
@@ -73,11 +79,18 @@ PeerTimes TimeGlooProcesses(const std::vector<Case>& cases,
     std::vector<char*> argv;
     for (std::string& flag : flags) argv.push_back(flag.data());
     argv.push_back(nullptr);
-    if (const int code = Launch(cases.front().ranks, argv.data())) {
+    const int code = Launch(cases.front().ranks, argv.data());
+    // The launcher handles signals by itself.
+    for (const int signal : {SIGHUP, SIGINT, SIGTERM}) {
+      if (code == 128 + signal) throw Interrupted(signal);
+    }
+    if (code != 0) {
       return Failed(cases, what + "exit code " + std::to_string(code));
     }
     const auto medians = MediansInJson(ReadFile(json), cases);
     return {{medians.begin(), medians.end()}, {}};
+  } catch (const Interrupted&) {
+    throw;
   } catch (const std::exception& error) {
     return Failed(cases, what + error.what());
   }

@@ -13,6 +13,8 @@ namespace trainsys {
 
 // One peer's median of each case, for one call. Units: microseconds. Nothing
 // where the peer lacks the case.
+//
+// Errors of what times them: Interrupted. All others are a why_not.
 struct PeerTimes {
   std::vector<std::optional<double>> us;
   std::string why_not;  // one line, where the peer failed as a whole

@@ -1,33 +1,11 @@
 #include "tools/collective_bench/rows.h"
 
-#include <fmt/chrono.h>
 #include <fmt/core.h>
-#include <sys/utsname.h>
 
 #include <algorithm>
-#include <ctime>
-#include <fstream>
-#include <thread>
 
 namespace trainsys {
 namespace {
-
-constexpr size_t kColumns = 100;
-
-std::string Processor() {
-  std::ifstream info("/proc/cpuinfo");
-  for (std::string line; std::getline(info, line);) {
-    if (!line.starts_with("model name")) continue;
-    const size_t begin = line.find(": ");
-    if (begin != std::string::npos) return line.substr(begin + 2);
-  }
-  return "unknown processor";
-}
-
-std::string Kernel() {
-  utsname name{};
-  return uname(&name) == 0 ? name.release : "unknown";
-}
 
 double GBps(const Row& row) {
   return static_cast<double>(row.what.bytes) / row.ours.median_us / 1e3;
@@ -42,19 +20,19 @@ std::string Figure(double value) {
 
 std::string Ratio(std::optional<double> above, std::optional<double> below) {
   if (!above || !below || *below <= 0) return "-";
-  return Figure(*above / *below);
+  const double ratio = *above / *below;
+  return ratio < 9999.5 ? Figure(ratio) : ">9999";
 }
 
 std::string RowText(const Row& row) {
   const bool has_data = row.what.bytes > 0;
   const std::optional<double> ours = row.ours.median_us;
   return fmt::format(
-      "{:>6} {:<4} {:<8} {:>8} {:>8} {:>8} {:>7} {:>7} {:>6} {:>6} {:>7} {:>7} "
+      "{:>8} {:<4} {:<5} {:>8} {:>8} {:>5} {:>5} {:>5} {:>6} {:>5} {:>5} "
       "{:>5}\n",
       has_data ? BytesText(row.what.bytes) : "-",
-      has_data ? Name(row.what.dtype) : "-",
-      row.is_async ? "async" : "blocking", Figure(row.ours.median_us),
-      Figure(row.ours.p10_us), Figure(row.ours.p90_us),
+      has_data ? Name(row.what.dtype) : "-", row.is_async ? "async" : "block",
+      Figure(row.ours.median_us), Figure(row.ours.p90_us),
       has_data ? Figure(GBps(row)) : "-",
       has_data ? Figure(GBps(row) * BusFactor(row.what)) : "-",
       Ratio(ours, row.floor_us), Ratio(ours, row.blocking_us),
@@ -64,12 +42,12 @@ std::string RowText(const Row& row) {
 
 std::string ColumnsText() {
   return fmt::format(
-      "{:>20} {:>26} {:>15} {:>13} {:>21}\n"
-      "{:>6} {:<4} {:<8} {:>8} {:>8} {:>8} {:>7} {:>7} {:>6} {:>6} {:>7} {:>7} "
+      "{:>19} {:>17} {:>11} {:>12} {:>17}\n"
+      "{:>8} {:<4} {:<5} {:>8} {:>8} {:>5} {:>5} {:>5} {:>6} {:>5} {:>5} "
       "{:>5}\n",
-      "", "time, us", "GB/s", "ours over", "theirs over ours", "bytes", "type",
-      "calls", "median", "p10", "p90", "alg", "bus", "floor", "block.",
-      "Gloo t.", "Gloo p.", "MPI");
+      "", "time, us", "GB/s", "ours over", "theirs over ours", "size", "type",
+      "calls", "median", "p90", "alg", "bus", "floor", "block", "Gl.t", "Gl.p",
+      "MPI");
 }
 
 }  // namespace
@@ -80,42 +58,17 @@ std::optional<double> Row::gloo_us() const {
   return std::min(*gloo_threads_us, *gloo_processes_us);
 }
 
-Setting SettingHere(const std::string& backend) {
-  Setting setting;
-  setting.backend = backend;
-  setting.machine = Processor();
-  setting.cores = static_cast<int>(std::thread::hardware_concurrency());
-  setting.date =
-      fmt::format("{:%Y-%m-%d %H:%M} UTC", fmt::gmtime(std::time(nullptr)));
-  setting.versions = {{"compiler", "g++ " __VERSION__}, {"Linux", Kernel()}};
-  return setting;
-}
-
-std::string HeaderText(const Setting& setting) {
-  std::string text = fmt::format("collectives, ranks as {}\n{}, {} cores; {}\n",
-                                 setting.backend, setting.machine,
-                                 setting.cores, setting.date);
-  std::string line;
-  for (const auto& [name, version] : setting.versions) {
-    const std::string part = (name + " " + version).substr(0, kColumns);
-    if (line.size() + part.size() + 2 > kColumns) {
-      text += line + "\n";
-      line.clear();
-    }
-    line += (line.empty() ? "" : "; ") + part;
-  }
-  return text + line + "\n";
-}
-
 std::string LegendText() {
   return R"(
-A turn is a barrier and then calls back to back for about 200 us; its time is that of the slowest
-rank, for one call. GB/s: bytes of the whole buffer by the median; bus: what a ring's link carries.
-floor: the least memory traffic on as many threads with nobody to wait for, in the same turns.
-block.: our blocking call. Gloo between threads (t.) and processes (p.), and MPI: blocking calls.
-Gloo's all-reduce is its own (of bf16 from libtorch 2 on); its other operations are our exchange
-over its connections. With more ranks than cores its small messages wait for the scheduler,
-milliseconds at a time: claim nothing from those. MPI's broadcasts do not wait for one another.
+A turn is a barrier and then calls back to back for about 200 us; its time is
+that of the slowest rank, for one call. GB/s: bytes of the whole buffer by the
+median; bus: what a ring's link carries. floor: the least memory traffic on as
+many threads with nobody to wait for, in the same turns. block: our blocking
+call. Gloo between threads (Gl.t) and processes (Gl.p), and MPI: blocking calls.
+Gloo's all-reduce is its own (of bf16 from libtorch 2 on); its other operations
+are our exchange over its connections. With more ranks than cores its small
+messages wait for the scheduler, milliseconds at a time: claim nothing from
+those. MPI's broadcasts do not wait for one another.
 )";
 }
 

@@ -3,11 +3,11 @@
 
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "tools/collective_bench/cases.h"
 #include "tools/collective_bench/interleave.h"
+#include "tools/setting.h"
 
 namespace trainsys {
 
@@ -27,31 +27,14 @@ struct Row {
   std::optional<double> gloo_us() const;
 };
 
-// What the figures were measured with.
-struct Setting {
-  std::string backend;  // "threads", "processes over Gloo", ...
-  std::string machine;
-  int cores = 0;
-  std::string date;
-  std::vector<std::pair<std::string, std::string>> versions;
-  std::vector<std::string> notes;  // what could not be measured, and why
-};
-
-// Machine, cores, date and the versions that the compiler knows.
-Setting SettingHere(const std::string& backend);
-
-// At most 100 columns, like all text here; without the notes.
-std::string HeaderText(const Setting& setting);
+// At most 80 columns, like all text here.
 std::string LegendText();
 
 // The rows of one number of ranks, by operation.
 std::string RowsText(const std::vector<Row>& rows);
 
-// {"machine": ..., "rows": [{"op", "ranks", "bytes", "dtype", "async",
-// "time_us", "p10_us", "p90_us", "floor_us", "floor_ratio", "gloo_us",
-// "gloo_ratio", ...}]}; null where something was not timed. floor_ratio is how
-// many times the floor's time ours is; the peers' ratios are how many times
-// ours theirs is.
+// docs/json.md has the names. floor_ratio is how many times the floor's time
+// ours is; the peers' ratios are how many times ours theirs is.
 std::string RowsJson(const Setting& setting, const std::vector<Row>& rows);
 
 // The median time of each case, in order, as RowsJson has written them.

@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 
 #include "collectives/errors.h"
 #include "tools/collective_bench/rows.h"
@@ -9,7 +10,7 @@
 namespace trainsys {
 namespace {
 
-using nlohmann::json;
+using json = nlohmann::ordered_json;
 
 json OrNull(const std::optional<double>& value) {
   return value ? json(*value) : json(nullptr);
@@ -56,19 +57,9 @@ bool IsOf(const json& row, const Case& what) {
 }  // namespace
 
 std::string RowsJson(const Setting& setting, const std::vector<Row>& rows) {
-  json versions = json::object(), list = json::array();
-  for (const auto& [name, version] : setting.versions) {
-    versions[name] = version;
-  }
+  json list = json::array();
   for (const Row& row : rows) list.push_back(AsJson(row));
-  const json all = {{"backend", setting.backend},
-                    {"machine", setting.machine},
-                    {"cores", setting.cores},
-                    {"date", setting.date},
-                    {"versions", versions},
-                    {"notes", setting.notes},
-                    {"rows", list}};
-  return all.dump(1) + "\n";
+  return TextOf(ResultOf(setting, std::move(list)));
 }
 
 std::vector<double> MediansInJson(const std::string& text,

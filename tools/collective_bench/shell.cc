@@ -1,17 +1,79 @@
 #include "tools/collective_bench/shell.h"
 
+#include <fcntl.h>
 #include <fmt/core.h>
-#include <stdio.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
 #include <stdlib.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
+#include <array>
+#include <cerrno>
 #include <fstream>
 #include <sstream>
 #include <system_error>
 
 #include "collectives/errors.h"
+#include "trainsys/terminal/interrupt.h"
 
 namespace trainsys {
+namespace {
+
+// Leads a process group of its own, which `timeout` hands signals on to.
+// Result: its id, or -1; `output`: to read from.
+pid_t Spawn(const std::string& command, int seconds, int& output) {
+  std::array<int, 2> ends{};
+  if (pipe2(ends.data(), O_CLOEXEC) != 0) return -1;
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null",
+                                   O_RDONLY, 0);
+  posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
+  posix_spawn_file_actions_adddup2(&actions, ends[1], STDERR_FILENO);
+  posix_spawnattr_t attributes;
+  posix_spawnattr_init(&attributes);
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);
+  std::string all =
+      fmt::format("exec timeout -k 10 {} sh -c {}", seconds, Quoted(command));
+  std::array<char*, 4> argv{const_cast<char*>("sh"), const_cast<char*>("-c"),
+                            all.data(), nullptr};
+  pid_t pid = -1;
+  const int error =
+      posix_spawn(&pid, "/bin/sh", &actions, &attributes, argv.data(), environ);
+  posix_spawnattr_destroy(&attributes);
+  posix_spawn_file_actions_destroy(&actions);
+  close(ends[1]);
+  if (error == 0) {
+    output = ends[0];
+    return pid;
+  }
+  close(ends[0]);
+  return -1;
+}
+
+// All that it prints; stops it once this process is interrupted.
+std::string ReadAll(int output, pid_t pid) {
+  constexpr int kLookMs = 100;
+  std::string all;
+  bool is_stopped = false;
+  for (;;) {
+    if (!is_stopped && InterruptSignal() != 0) {
+      is_stopped = true;
+      kill(-pid, SIGTERM);
+    }
+    pollfd ready{.fd = output, .events = POLLIN, .revents = 0};
+    if (poll(&ready, 1, kLookMs) <= 0) continue;
+    std::array<char, 4096> piece;
+    const ssize_t bytes = read(output, piece.data(), piece.size());
+    if (bytes < 0 && errno == EINTR) continue;
+    if (bytes <= 0) return all;
+    all.append(piece.data(), static_cast<size_t>(bytes));
+  }
+}
+
+}  // namespace
 
 TempFolder::TempFolder() {
   std::string pattern =
@@ -34,16 +96,15 @@ std::string Quoted(const std::string& text) {
 }
 
 Outcome RunShell(const std::string& command, int seconds) {
-  const std::string all = fmt::format("timeout {} sh -c {} </dev/null 2>&1",
-                                      seconds, Quoted(command));
+  int output = -1;
+  const pid_t pid = Spawn(command, seconds, output);
+  if (pid < 0) return {127, "cannot start a shell"};
   Outcome outcome;
-  FILE* output = popen(all.c_str(), "r");
-  if (!output) return {127, "cannot start a shell"};
-  char piece[4096];
-  while (const size_t bytes = fread(piece, 1, sizeof piece, output)) {
-    outcome.output.append(piece, bytes);
+  outcome.output = ReadAll(output, pid);
+  close(output);
+  int status = 0;
+  while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
   }
-  const int status = pclose(output);
   outcome.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128;
   return outcome;
 }

@@ -28,7 +28,9 @@ struct Outcome {
   std::string output;  // stdout and stderr together
 };
 
-// Blocks: at most `seconds`. stdin is empty.
+// Blocks: at most `seconds`, and ten more if the program does not heed SIGTERM;
+// until about then, too, once this process is interrupted. stdin is empty. A
+// Ctrl-C of the terminal does not reach it.
 Outcome RunShell(const std::string& command, int seconds);
 
 std::string FirstLineOf(const std::string& text);

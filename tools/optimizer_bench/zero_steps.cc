@@ -2,6 +2,7 @@
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/randn.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cstddef>
@@ -11,11 +12,13 @@
 #include "collectives/communicator.h"
 #include "collectives/record/clock.h"
 #include "collectives/shm/run_ranks.h"
-#include "trainsys/measure/interleaved.h"
 #include "tools/optimizer_bench/arrays.h"
+#include "trainsys/measure/agreed_interrupt.h"
+#include "trainsys/measure/interleaved.h"
 #include "trainsys/optim/optimizer.h"
 #include "trainsys/optim/update.h"
 #include "trainsys/tensor/tensor_memory.h"
+#include "trainsys/terminal/interrupt.h"
 #include "trainsys/zero/zero_optimizer.h"
 
 namespace trainsys {
@@ -51,16 +54,25 @@ class RankTurns {
         flat_(at::randn({what.elems})),
         own_(shard_[static_cast<size_t>(comm.rank())]) {}
 
-  std::vector<Spans> Run(int turns) {
+  // Errors: Interrupted, on every rank alike.
+  std::vector<Spans> Run(int turns, Progress& progress) {
     std::vector<Spans> spans(3);
     InterleavedMs({Timed(spans[0], [this] { optimizer_->Step(); }),
                    Timed(spans[1], [this] { Update(); }),
                    Timed(spans[2], [this] { Gather(); })},
-                  turns);
+                  turns,
+                  [&](int turn) { Watch(progress, turn + 1, turns + 1); });
     return spans;
   }
 
  private:
+  void Watch(Progress& progress, int done, int all) {
+    const int signal = AgreedSignal(comm_);
+    if (signal != 0) throw Interrupted(signal);
+    if (comm_.rank() != 0) return;
+    progress.Show(fmt::format("ZeRO-1, {} ranks", comm_.ranks()), done, all);
+  }
+
   std::function<void()> Timed(Spans& spans, std::function<void()> work) {
     return [this, &spans, work = std::move(work)] {
       comm_.Barrier("turn");
@@ -111,11 +123,18 @@ std::vector<double> MsOf(size_t variant,
 
 }  // namespace
 
-ZeroTimes TimeZeroSteps(const ZeroCase& what, int turns) {
+ZeroTimes TimeZeroSteps(const ZeroCase& what, int turns, Progress& progress) {
   std::vector<std::vector<Spans>> spans(static_cast<size_t>(what.ranks));
+  int signal = 0;  // rank 0 writes it
   collectives::RunRanks({.ranks = what.ranks}, [&](Communicator& comm) {
-    spans[static_cast<size_t>(comm.rank())] = RankTurns(what, comm).Run(turns);
+    RankTurns rank(what, comm);
+    try {
+      spans[static_cast<size_t>(comm.rank())] = rank.Run(turns, progress);
+    } catch (const Interrupted& interrupted) {
+      if (comm.rank() == 0) signal = interrupted.signal();
+    }
   });
+  if (signal != 0) throw Interrupted(signal);
   return {MsOf(0, spans), MsOf(1, spans), MsOf(2, spans)};
 }
 

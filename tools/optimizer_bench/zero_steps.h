@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "trainsys/terminal/progress.h"
+
 namespace trainsys {
 
 struct ZeroCase {
@@ -21,8 +23,8 @@ struct ZeroTimes {
   std::vector<double> gather;  // the same all-gather, alone
 };
 
-// All three in turn.
-ZeroTimes TimeZeroSteps(const ZeroCase& what, int turns);
+// All three in turn. Errors: Interrupted.
+ZeroTimes TimeZeroSteps(const ZeroCase& what, int turns, Progress& progress);
 
 // Parameters as a model's: `tensors` of nearly the same size, `elems` in all.
 std::vector<int64_t> SizesOf(int64_t elems, int tensors);

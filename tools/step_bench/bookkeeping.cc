@@ -11,11 +11,13 @@
 #include "collectives/record/clock.h"
 #include "collectives/record/recorder.h"
 #include "collectives/shm/run_ranks.h"
+#include "tools/run_bench.h"
 #include "tools/without_ledger.h"
 #include "trainsys/ddp/bucketed_ddp.h"
 #include "trainsys/ddp/parameter_hooks.h"
 #include "trainsys/memory/ledger.h"
 #include "trainsys/memory/saved_bytes.h"
+#include "trainsys/terminal/interrupt.h"
 
 namespace trainsys {
 namespace {
@@ -59,7 +61,8 @@ Spent StepOf(const ManyParameters& module,
           NowNs() - backward_ns + ready_ns - began_ns};
 }
 
-void MeasureHooks(int turns, Communicator& comm, Bookkeeping& result) {
+void MeasureHooks(int turns, Communicator& comm, Progress& progress,
+                  Bookkeeping& result) {
   ManyParameters plain, hooked, wrapped;
   BucketedDDP ddp(wrapped, comm);
   const auto plain_parameters = plain.parameters();
@@ -70,7 +73,7 @@ void MeasureHooks(int turns, Communicator& comm, Bookkeeping& result) {
       {[&] { without.push_back(StepOf(plain, plain_parameters, nullptr)); },
        [&] { empty.push_back(StepOf(hooked, hooked_parameters, nullptr)); },
        [&] { with.push_back(StepOf(wrapped, ddp.parameters(), &ddp)); }},
-      turns);
+      turns, Watch(progress, "hooks", turns));
   const auto more_us = [&without](const std::vector<Spent>& more,
                                   const auto& ns_of) {
     const Quartiles ns = OverTurns(more.size(), [&](size_t turn) {
@@ -109,7 +112,7 @@ double RecordNs() {
 }
 
 void MeasureStep(const StepCase& what, int turns, Communicator& comm,
-                 Bookkeeping& result) {
+                 Progress& progress, Bookkeeping& result) {
   MemoryLedger ledger;
   const LedgerScope mine(ledger);
   RankStep step(what, Rung::kBucketed, comm);
@@ -130,7 +133,7 @@ void MeasureStep(const StepCase& what, int turns, Communicator& comm,
                        const SavedBytesScope saved(step.parameters());
                        step.Run();
                      }},
-                    turns);
+                    turns, Watch(progress, "ledger", turns));
   result.step_ms = Median(ms[0]);
   result.ledger_percent = OverTurns(ms[0].size(), [&ms](size_t turn) {
     return 100 * (ms[1][turn] / ms[0][turn] - 1);
@@ -139,14 +142,20 @@ void MeasureStep(const StepCase& what, int turns, Communicator& comm,
 
 }  // namespace
 
-Bookkeeping MeasureBookkeeping(StepCase what, int turns) {
+Bookkeeping MeasureBookkeeping(StepCase what, int turns, Progress& progress) {
   what.ranks = 1;
   Bookkeeping result;
   result.record_ns = RecordNs();
+  int signal = 0;
   collectives::RunRanks({.ranks = 1}, [&](Communicator& comm) {
-    MeasureHooks(10 * turns, comm, result);
-    MeasureStep(what, turns, comm, result);
+    try {
+      MeasureHooks(10 * turns, comm, progress, result);
+      MeasureStep(what, turns, comm, progress, result);
+    } catch (const Interrupted& interrupted) {
+      signal = interrupted.signal();
+    }
   });
+  if (signal != 0) throw Interrupted(signal);
   return result;
 }
 

@@ -3,8 +3,9 @@
 
 #include <cstdint>
 
-#include "trainsys/measure/interleaved.h"
 #include "tools/step_bench/rungs.h"
+#include "trainsys/measure/interleaved.h"
+#include "trainsys/terminal/progress.h"
 
 namespace trainsys {
 
@@ -31,6 +32,7 @@ struct Bookkeeping {
 
 // Call: after all other timings, for a ledger stays in front of libtorch's
 // allocator. `what`: its step on one rank.
-Bookkeeping MeasureBookkeeping(StepCase what, int turns);
+// Errors: Interrupted.
+Bookkeeping MeasureBookkeeping(StepCase what, int turns, Progress& progress);
 
 }  // namespace trainsys

@@ -46,8 +46,12 @@ int Spawn(const std::vector<std::string>& command, int socket,
   posix_spawn_file_actions_adddup2(&actions, socket, STDOUT_FILENO);
   posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, errors.c_str(),
                                    O_WRONLY | O_CREAT | O_TRUNC, 0600);
+  posix_spawnattr_t attributes;
+  posix_spawnattr_init(&attributes);
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);
   const int error =
-      posix_spawnp(&pid, argv[0], &actions, nullptr, argv.data(), environ);
+      posix_spawnp(&pid, argv[0], &actions, &attributes, argv.data(), environ);
+  posix_spawnattr_destroy(&attributes);
   posix_spawn_file_actions_destroy(&actions);
   return error;
 }

@@ -16,7 +16,8 @@ class LineProcess {
   using Deadline = std::chrono::steady_clock::time_point;
 
   // Starts command[0], found as a shell finds it, with this process's
-  // environment. What it says on stderr goes to `errors`.
+  // environment, in a process group of its own: a Ctrl-C of the terminal does
+  // not reach it. What it says on stderr goes to `errors`.
   // Errors: Error if it cannot be started.
   LineProcess(const std::vector<std::string>& command,
               std::filesystem::path errors);

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <nlohmann/json.hpp>
+#include <utility>
 
 namespace trainsys {
 namespace {
@@ -75,51 +76,48 @@ std::optional<Quartiles> StepRow::PeerOverBucketed() const {
 
 std::string StepLegendText() {
   return R"(
-A step: gradients dropped, forward, backward, gradients averaged; no optimizer, no recomputation, no
-memory ledger. From the first rank's begin to the last one's end, medians of turns. ideal: the ranks
-compute without collectives; x: how many times that, pair by pair. torch: DistributedDataParallel
-over Gloo in as many processes, the same model and buckets; its time over BucketedDDP's.
+A step: gradients dropped, forward, backward, gradients averaged; no optimizer,
+no recomputation, no memory ledger. From the first rank's begin to the last
+one's end, medians of turns. ideal: the ranks compute without collectives; x:
+how many times that, pair by pair. torch: DistributedDataParallel over Gloo in
+as many processes, the same model and buckets; its time over BucketedDDP's.
 )";
 }
 
 std::string StepColumnsText() {
-  std::string text = fmt::format("\n{:<8}{:>11}{:>6}{:>9}", "model",
-                                 "parameters", "ranks", "ideal");
+  std::string text =
+      fmt::format("\n{:<8}{:>5}{:>8}", "model", "ranks", "ideal");
   for (const Rung rung : kWrapped) {
-    text += fmt::format("{:>16}", Name(rung));
+    text += fmt::format("{:>15}", Name(rung));
   }
-  text += fmt::format("{:>9}{:>9}\n{:>34}", "torch", "over", "ms");
+  text += fmt::format("{:>8}{:>6}\n{:>21}", "torch", "over", "ms");
   for (size_t i = 0; i < std::size(kWrapped); ++i) {
-    text += fmt::format("{:>9}{:>7}", "ms", "x");
+    text += fmt::format("{:>9}{:>6}", "ms", "x");
   }
-  return text + fmt::format("{:>9}{:>9}\n", "ms", "ours");
+  return text + fmt::format("{:>8}{:>6}\n", "ms", "ours");
 }
 
 std::string StepRowText(const StepRow& row) {
-  std::string text = fmt::format("{:<8}{:>11}{:>6}{:>9.1f}", row.what.name,
-                                 ParameterCount(row.what.model), row.what.ranks,
-                                 row.Ms(Rung::kIdeal));
+  std::string text = fmt::format("{:<8}{:>5}{:>8.1f}", row.what.name,
+                                 row.what.ranks, row.Ms(Rung::kIdeal));
   for (const Rung rung : kWrapped) {
-    text += fmt::format("{:>9.1f}{:>7}", row.Ms(rung),
+    text += fmt::format("{:>9.1f}{:>6}", row.Ms(rung),
                         RatioText(row.OverIdeal(rung).median));
   }
   const auto ms = row.PeerMs();
-  if (!ms) return text + fmt::format("{:>9}{:>9}\n", "-", "-");
-  return text + fmt::format("{:>9.1f}{:>9}\n", *ms,
+  if (!ms) return text + fmt::format("{:>8}{:>6}\n", "-", "-");
+  return text + fmt::format("{:>8.1f}{:>6}\n", *ms,
                             RatioText(row.PeerOverBucketed()->median));
 }
 
 std::string BookkeepingText(const StepCase& what, const Bookkeeping& costs) {
   return fmt::format(
       "\nbookkeeping, one rank\n"
-      "hooks          {:.2f} us a parameter in backward, of which {:.2f} are "
-      "libtorch's\n"
-      "               for any hook; {:.2f} us in the whole step (BucketedDDP, "
-      "{}\n"
-      "               parameters of one element)\n"
-      "recorder       {:.5f} % of the step ({}, BucketedDDP, {:.1f} ms): {} "
-      "records\n"
-      "               and {} phases of {:.0f} ns\n"
+      "hooks          {:.2f} us a parameter in backward, of which {:.2f} are\n"
+      "               libtorch's for any hook; {:.2f} us in the whole step\n"
+      "               (BucketedDDP, {} parameters of one element)\n"
+      "recorder       {:.5f} % of the step ({}, BucketedDDP, {:.1f} ms):\n"
+      "               {} records and {} phases of {:.0f} ns\n"
       "memory ledger  {:+.2f} % of that step, quartiles {:+.2f} {:+.2f} %\n",
       costs.backward_us, costs.empty_hook_us, costs.step_us,
       Bookkeeping::kParameters, costs.RecorderPercent(), what.name,
@@ -129,17 +127,12 @@ std::string BookkeepingText(const StepCase& what, const Bookkeeping& costs) {
 }
 
 std::string StepJson(const Setting& setting, const std::vector<StepRow>& rows,
-                     const Bookkeeping& costs) {
-  ordered_json json{{"backend", setting.backend},
-                    {"machine", setting.machine},
-                    {"cores", setting.cores},
-                    {"date", setting.date}};
-  for (const auto& [name, version] : setting.versions) json[name] = version;
-  json["notes"] = setting.notes;
-  json["rows"] = ordered_json::array();
-  for (const StepRow& row : rows) json["rows"].push_back(AsJson(row));
-  json["bookkeeping"] = AsJson(costs);
-  return json.dump(1) + "\n";
+                     const std::optional<Bookkeeping>& costs) {
+  ordered_json list = ordered_json::array();
+  for (const StepRow& row : rows) list.push_back(AsJson(row));
+  ordered_json result = ResultOf(setting, std::move(list));
+  result["bookkeeping"] = costs ? AsJson(*costs) : ordered_json(nullptr);
+  return TextOf(result);
 }
 
 }  // namespace trainsys

@@ -5,10 +5,10 @@
 #include <string>
 #include <vector>
 
-#include "tools/collective_bench/rows.h"
-#include "trainsys/measure/interleaved.h"
+#include "tools/setting.h"
 #include "tools/step_bench/bookkeeping.h"
 #include "tools/step_bench/rungs.h"
+#include "trainsys/measure/interleaved.h"
 
 namespace trainsys {
 
@@ -24,17 +24,14 @@ struct StepRow {
   std::optional<Quartiles> PeerOverBucketed() const;
 };
 
-// At most 100 columns, like all text here.
+// At most 80 columns, like all text here.
 std::string StepLegendText();
 std::string StepColumnsText();
 std::string StepRowText(const StepRow& row);
 std::string BookkeepingText(const StepCase& what, const Bookkeeping& costs);
 
-// {"machine": ..., "rows": [{"model", "parameters", "ranks", "ideal_ms",
-// "simple_ms", "simple_over_ideal", ..., "torch_ms", "torch_over_bucketed"}],
-// "bookkeeping": {...}}; a ratio is {"p25", "median", "p75"}; null where
-// something was not timed.
+// docs/json.md has the names. `costs`: nothing where they were not measured.
 std::string StepJson(const Setting& setting, const std::vector<StepRow>& rows,
-                     const Bookkeeping& costs);
+                     const std::optional<Bookkeeping>& costs);
 
 }  // namespace trainsys

@@ -1,6 +1,7 @@
 #include "tools/step_bench/rungs.h"
 
 #include <ATen/ops/randint.h>
+#include <fmt/core.h>
 
 #include <chrono>
 #include <span>
@@ -13,6 +14,7 @@
 #include "trainsys/ddp/bucketed_ddp.h"
 #include "trainsys/ddp/same_module.h"
 #include "trainsys/ddp/simple_ddp.h"
+#include "trainsys/measure/agreed_interrupt.h"
 #include "trainsys/model/transformer_lm.h"
 #include "trainsys/train/job.h"
 
@@ -73,14 +75,19 @@ uint64_t RecordsSoFar(Communicator& comm) {
 class RankTurns {
  public:
   RankTurns(const StepCase& what, const PeerStep& peer, Communicator& comm)
-      : peer_(peer), comm_(comm) {
+      : what_(what), peer_(peer), comm_(comm) {
     for (const Rung rung : kRungs) {
       steps_.push_back(std::make_unique<RankStep>(what, rung, comm));
     }
   }
 
-  StepTimes Run(int turns) {
+  StepTimes Run(int turns, Progress& progress) {
     for (int turn = -kWarmUps; turn < turns; ++turn) {
+      if (AgreedSignal(comm_) != 0) break;
+      if (comm_.rank() == 0) {
+        progress.Show(fmt::format("{}, {} ranks", what_.name, what_.ranks),
+                      turn + kWarmUps, turns + kWarmUps);
+      }
       for (size_t i = 0; i <= steps_.size(); ++i) {
         const size_t v = turn % 2 == 0 ? i : steps_.size() - i;
         comm_.Barrier("turn");
@@ -119,6 +126,7 @@ class RankTurns {
     if (ms && counts) peer_ms_.push_back(*ms);
   }
 
+  const StepCase& what_;
   const PeerStep& peer_;
   Communicator& comm_;
   std::vector<std::unique_ptr<RankStep>> steps_;
@@ -199,12 +207,13 @@ const std::vector<at::Tensor>& RankStep::parameters() const {
   return parts_->parameters;
 }
 
-StepTimes TimeSteps(const StepCase& what, int turns, const PeerStep& peer) {
+StepTimes TimeSteps(const StepCase& what, int turns, const PeerStep& peer,
+                    Progress& progress) {
   StepTimes times;
   collectives::RunRanks(
       {.ranks = what.ranks, .timeout = std::chrono::minutes(5)},
       [&](Communicator& comm) {
-        StepTimes mine = RankTurns(what, peer, comm).Run(turns);
+        StepTimes mine = RankTurns(what, peer, comm).Run(turns, progress);
         if (comm.rank() == 0) times = std::move(mine);
       });
   return times;

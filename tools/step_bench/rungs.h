@@ -16,6 +16,7 @@
 #include "collectives/communicator.h"
 #include "trainsys/ddp/data_parallel.h"
 #include "trainsys/model/transformer_config.h"
+#include "trainsys/terminal/progress.h"
 
 namespace trainsys {
 
@@ -71,6 +72,8 @@ using PeerStep = std::function<std::optional<double>()>;
 
 // Ranks are threads. Variants take turns, every other time backwards, after a
 // barrier each; the peer's step is one of them.
-StepTimes TimeSteps(const StepCase& what, int turns, const PeerStep& peer);
+// Result: fewer turns, or none, once there was a signal.
+StepTimes TimeSteps(const StepCase& what, int turns, const PeerStep& peer,
+                    Progress& progress);
 
 }  // namespace trainsys

@@ -1,4 +1,6 @@
+#include <algorithm>
 #include <nlohmann/json.hpp>
+#include <vector>
 
 #include "trainsys/budget/plan_report.h"
 
@@ -49,7 +51,60 @@ json Sent(const StepTraffic& traffic) {
        traffic.optimizer_state_instead}};
 }
 
+// What of the parameters lies in a rank's shard, without padding.
+struct Share {
+  int64_t bytes = 0;
+  size_t pieces = 0;
+};
+
+std::vector<Share> SharesOf(const ShardPlan& plan) {
+  std::vector<Share> shares;
+  for (size_t rank = 0; rank < plan.shards.size(); ++rank) {
+    Share& share = shares.emplace_back();
+    for (const ShardPiece& piece : plan.PiecesOf(static_cast<int>(rank))) {
+      share.bytes += piece.bytes;
+      ++share.pieces;
+    }
+  }
+  return shares;
+}
+
+// A path need not be UTF-8.
+std::string Text(const json& out) {
+  return out.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
+}
+
 }  // namespace
+
+std::string AsJson(const PlanRequest& request, const ShardPlan& plan) {
+  const std::vector<Share> shares = SharesOf(plan);
+  int64_t all = 0, most = 0;
+  for (const Share& share : shares) {
+    all += share.bytes;
+    most = std::max(most, share.bytes);
+  }
+  const double even =
+      static_cast<double>(all) / static_cast<double>(shares.size());
+  json out{{"options",
+            {{"model", request.shape.name},
+             {"ranks", request.states.ranks},
+             {"partition", NameOf(request.states.partition)},
+             {"precision", NameOf(request.states.precision)}}},
+           {"tensors", plan.tensor_bytes.size()},
+           {"bytes", all},
+           {"padding_bytes", plan.bytes - all},
+           {"imbalance", static_cast<double>(most) / even},
+           {"shards", json::array()}};
+  for (size_t rank = 0; rank < shares.size(); ++rank) {
+    const auto bytes = static_cast<double>(shares[rank].bytes);
+    out["shards"].push_back(
+        {{"rank", rank},
+         {"bytes", shares[rank].bytes},
+         {"percent", 100 * bytes / static_cast<double>(all)},
+         {"pieces", shares[rank].pieces}});
+  }
+  return Text(out);
+}
 
 std::string AsJson(const MemoryPlan& plan) {
   json out;
@@ -65,7 +120,7 @@ std::string AsJson(const MemoryPlan& plan) {
                                {"total_bytes", remedy.total_bytes},
                                {"fits", remedy.fits}});
   }
-  return out.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
+  return Text(out);
 }
 
 }  // namespace trainsys
