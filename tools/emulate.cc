@@ -72,12 +72,6 @@ void AddZeroFlags(CLI::App& app, Flags& flags) {
                "step and send parameters inside backward, bucket by bucket");
 }
 
-// CLI11 would take -1 for the largest.
-std::string CheckSeed(const std::string& text) {
-  if (!text.starts_with('-')) return "";
-  return "is " + text + ", expected a whole number from 0 on";
-}
-
 void AddFlags(CLI::App& app, Flags& flags) {
   JobOptions& job = flags.job;
   app.add_option("--ranks,--nproc-per-node", flags.ranks,
@@ -107,7 +101,7 @@ void AddFlags(CLI::App& app, Flags& flags) {
   AddZeroFlags(app, flags);
   app.add_option("--lr", job.lr, "learning rate")->capture_default_str();
   app.add_option("--seed", job.seed, "of weights and data order")
-      ->check(CLI::Validator(CheckSeed, "", "seed"))
+      ->check(SeedCheck())
       ->capture_default_str();
   app.add_option("--data", flags.data,
                  "file to train on, bytes are tokens (default: made stories)");
@@ -236,7 +230,13 @@ int TakePart(const JobOptions& job, const ByteDataset& data,
 struct Files {
   explicit Files(const Flags& flags)
       : json("--json", flags.json),
-        timeline_svg("--timeline-svg", flags.timeline_svg) {}
+        timeline_svg("--timeline-svg", flags.timeline_svg) {
+    if (json.is_wanted() && json.path() == timeline_svg.path()) {
+      throw collectives::InvalidArgument(
+          "--json and --timeline-svg are both '" + json.path() +
+          "', expected two files");
+    }
+  }
 
   OutputFile json;
   OutputFile timeline_svg;

@@ -9,6 +9,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <ostream>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -125,7 +126,9 @@ Items ItemsOf(CLI::App& app, const Json& flags,
                             "', expected a flag of --help without its dashes");
     }
     const auto texts = TextsOf(key, value, *option);
-    if (!IsOverruled(*option)) items.push_back({parents, key, texts});
+    if (!IsOverruled(*option)) {
+      items.push_back({parents, KeyOf(*option), texts});
+    }
   }
   return items;
 }
@@ -141,6 +144,50 @@ void RequireOneChoice(const Items& items) {
       "--config");
 }
 
+// A flag by two of its names.
+void RequireOneValueEach(const Items& items) {
+  std::set<std::pair<std::vector<std::string>, std::string>> seen;
+  for (const CLI::ConfigItem& item : items) {
+    if (item.name == kChoice || seen.emplace(item.parents, item.name).second) {
+      continue;
+    }
+    throw InvalidArgument("'" + item.name +
+                          "' is there under two of its names, expected one");
+  }
+}
+
+std::string TextOf(std::istream& input) {
+  try {
+    const std::string text{std::istreambuf_iterator<char>(input), {}};
+    if (!input.bad()) return text;
+  } catch (const std::exception&) {  // of the stream's buffer
+  }
+  throw InvalidArgument("cannot be read, expected a file of flags");
+}
+
+// Refuses what the parser would take: a key twice, and nesting without end.
+Json ParseFlags(const std::string& text) {
+  constexpr int kDeepest = 3;  // a list of a subcommand's flag
+  std::vector<std::set<std::string>> keys;
+  return Json::parse(
+      text, [&keys](int depth, Json::parse_event_t event, Json& value) {
+        if (depth > kDeepest) {
+          throw InvalidArgument(
+              "nests deeper than flags do, expected flags, as "
+              "{\"ranks\": 4}");
+        }
+        if (event == Json::parse_event_t::object_start) keys.emplace_back();
+        if (event == Json::parse_event_t::object_end) keys.pop_back();
+        if (event == Json::parse_event_t::key) {
+          const auto key = value.get<std::string>();
+          if (!keys.back().insert(key).second) {
+            throw InvalidArgument("'" + key + "' is there twice, expected one");
+          }
+        }
+        return true;
+      });
+}
+
 class JsonConfig final : public CLI::Config {
  public:
   explicit JsonConfig(CLI::App& app) : app_(app) {}
@@ -148,18 +195,23 @@ class JsonConfig final : public CLI::Config {
   Items from_config(std::istream& input) const override {
     const std::string flag = "--config '" + Path() + "': ";
     try {
-      const Json flags = Json::parse(input);
+      const Json flags = ParseFlags(TextOf(input));
       if (!flags.is_object()) {
         throw InvalidArgument(
             "no JSON object, expected flags, as {\"ranks\": 4}");
       }
       const Items items = ItemsOf(app_, flags, {});
       RequireOneChoice(items);
+      RequireOneValueEach(items);
       return items;
     } catch (const Json::parse_error& error) {
       throw InvalidArgument(flag + "no JSON at byte " +
                             std::to_string(error.byte) +
                             ", expected flags, as {\"ranks\": 4}");
+    } catch (const Json::exception&) {
+      throw InvalidArgument(flag +
+                            "has a number that is out of range, expected one "
+                            "that its flag takes");
     } catch (const InvalidArgument& error) {
       throw InvalidArgument(flag + error.what());
     }

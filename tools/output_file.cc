@@ -19,15 +19,15 @@ std::string FromCallersFolder(const std::string& path) {
 OutputFile::OutputFile(const std::string& flag, const std::string& path)
     : path_(path.empty() ? "" : FromCallersFolder(path)) {
   if (path_.empty()) return;
-  const auto status = std::filesystem::status(path_);
-  if (std::filesystem::exists(status)) {
-    if (!std::filesystem::is_regular_file(status)) {
-      throw InvalidArgument(flag + " '" + path_ +
-                            "' is no regular file, expected one or none");
-    }
-    path_ = std::filesystem::canonical(path_).string();
-  }
   std::error_code ignored;
+  const auto status = std::filesystem::status(path_, ignored);
+  if (std::filesystem::exists(status) &&
+      !std::filesystem::is_regular_file(status)) {
+    throw InvalidArgument(flag + " '" + path_ +
+                          "' is no regular file, expected one or none");
+  }
+  const auto real = std::filesystem::weakly_canonical(path_, ignored);
+  if (!real.empty()) path_ = real.string();
   const bool is_writable = std::ofstream(Unfinished()).is_open();
   std::filesystem::remove(Unfinished(), ignored);
   if (!is_writable) {

@@ -18,6 +18,7 @@ class OutputFile {
   OutputFile(const std::string& flag, const std::string& path);
 
   bool is_wanted() const { return !path_.empty(); }
+  const std::string& path() const { return path_; }
   // Errors: Error; nothing is left of it then.
   void Write(const std::string& text) const;
 

@@ -58,6 +58,14 @@ int Complain(const CLI::App& app, const std::string& what, int code) {
   return code;
 }
 
+CLI::Validator SeedCheck() {
+  const auto check = [](const std::string& text) -> std::string {
+    if (!text.starts_with('-')) return "";
+    return "is " + text + ", expected a whole number from 0 on";
+  };
+  return CLI::Validator(check, "", "seed");
+}
+
 std::optional<int> Parse(CLI::App& app, int argc, char** argv) {
   Prepare(app);
   const CLI::Option* const print =
@@ -78,7 +86,7 @@ std::optional<int> Parse(CLI::App& app, int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return Complain(app, std::string(error.what()) + " (see --help)",
                     kExitUsage);
-  } catch (const collectives::InvalidArgument& error) {
+  } catch (const std::exception& error) {
     return Complain(app, error.what(), kExitUsage);
   }
 }

@@ -18,6 +18,9 @@ std::string FirstLine(const std::string& text);
 // Prints one line to stderr and returns `code`.
 int Complain(const CLI::App& app, const std::string& what, int code);
 
+// Of a seed: CLI11 would take -1 for the largest.
+CLI::Validator SeedCheck();
+
 // Gives the program --config FILE and --print-config (see json_config.h) and a
 // --help of 80 columns, and reads its flags.
 // Result: the exit code if the program is to end here (after --help or

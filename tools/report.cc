@@ -63,7 +63,7 @@ void AddFlags(CLI::App& app, Flags& flags) {
                "a few turns of everything: a look at the page, not figures to "
                "rely on");
   app.add_option("--seed", flags.seed, "of weights and data order")
-      ->check(CLI::NonNegativeNumber)
+      ->check(SeedCheck())
       ->capture_default_str();
   AddBackendFlags(app, flags.backend);
 }

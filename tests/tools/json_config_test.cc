@@ -162,6 +162,10 @@ TEST(JsonConfigTest, AFlagOfTheCommandLineWinsOverOneThatItExcludes) {
 TEST(JsonConfigTest, EveryMistakeIsOneLineThatNamesItAndWhatWasExpected) {
   const std::vector<std::pair<std::string, std::string>> cases{
       {R"({"rank": 4})", "unknown key 'rank', expected a flag"},
+      {R"({"ranks": 4, "ranks": 2})", "'ranks' is there twice, expected one"},
+      {R"({"ranks": 4, "nproc-per-node": 2})", "under two of its names"},
+      {R"({"lr": 1e400})", "a number that is out of range"},
+      {R"({"ranks": )" + std::string(100'000, '['), "nests deeper than flags"},
       {R"({"": 4})", "unknown key '', expected a flag"},
       {R"({"--ranks": 4})", "unknown key '--ranks', expected a flag"},
       {R"({"config": "x"})", "unknown key 'config'"},
