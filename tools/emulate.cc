@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <exception>
 #include <iterator>
 #include <optional>
 #include <string>
@@ -242,30 +243,38 @@ struct Files {
   OutputFile timeline_svg;
 };
 
-// The files first: a terminal that is gone takes no table.
+// A terminal that is gone takes no table, and a full disk no file: each loses
+// only its own.
+// Errors: Error for a file that could not be written.
 void Show(const Flags& flags, const JobResult& result, const JobReport& report,
           const Files& files) {
   const collectives::Recorder& recorder = result.recorders[0];
   const int64_t last_step = std::ssize(result.losses) - 1;
-  files.json.Write(AsJson(flags.job, report));
-  if (files.timeline_svg.is_wanted()) {
-    files.timeline_svg.Write(PictureOfStep(recorder, last_step));
+  std::exception_ptr error;
+  try {
+    files.json.Write(AsJson(flags.job, report));
+    if (files.timeline_svg.is_wanted()) {
+      files.timeline_svg.Write(PictureOfStep(recorder, last_step));
+    }
+  } catch (const collectives::Error&) {
+    error = std::current_exception();
   }
   std::string text;
   if (flags.wants_timeline) text += "\n" + DrawStep(recorder, last_step);
   text += "\n" + AsText(flags.job, report);
-  std::fputs(Paint(text, stdout).c_str(), stdout);
+  Put(Paint(text, stdout), stdout);
+  if (error) std::rethrow_exception(error);
 }
 
 int EndInterrupted(const JobOptions& job, const JobReport& report, int signal) {
   std::fflush(stdout);
   const int64_t done = std::ssize(report.losses);
-  fmt::print(stderr,
-             "emulate: interrupted {}; the table has what was done, nothing is "
-             "proved\n",
-             done < job.steps
-                 ? fmt::format("after {} of {} steps", done, job.steps)
-                 : "in the proof");
+  Put(fmt::format("emulate: interrupted {}; the table has what was done, "
+                  "nothing is proved\n",
+                  done < job.steps
+                      ? fmt::format("after {} of {} steps", done, job.steps)
+                      : "in the proof"),
+      stderr);
   return kExitSignal + signal;
 }
 

@@ -45,7 +45,9 @@ void OutputFile::Write(const std::string& text) const {
   if (file) std::filesystem::rename(Unfinished(), path_, error);
   if (file && !error) return;
   std::filesystem::remove(Unfinished(), error);
-  throw collectives::Error("cannot write '" + path_ + "'");
+  throw collectives::Error(
+      "cannot write '" + path_ + "': its disk has less than " +
+      std::to_string(text.size()) + " bytes left, or its folder has changed");
 }
 
 }  // namespace trainsys

@@ -39,11 +39,16 @@ int SignalIn(std::exception_ptr error) {
   }
 }
 
-int RunAndFlush(const CLI::App& app, const std::function<int()>& run) {
-  const int code = run();
+// `code`, or that of a stdout which did not take all that was printed.
+int Flushed(const CLI::App& app, int code) {
   if (std::fflush(stdout) == 0 && !std::ferror(stdout)) return code;
   return Complain(app, "what it printed could not be written to stdout",
                   kExitFailed);
+}
+
+int PrintedAll(const CLI::App& app, const std::string& text) {
+  std::fputs(text.c_str(), stdout);
+  return Flushed(app, 0);
 }
 
 }  // namespace
@@ -73,11 +78,9 @@ std::optional<int> Parse(CLI::App& app, int argc, char** argv) {
   try {
     app.parse(argc, argv);
     if (print->count() == 0) return std::nullopt;
-    std::cout << ConfigText(app) << std::flush;
-    return 0;
+    return PrintedAll(app, ConfigText(app));
   } catch (const CLI::CallForHelp&) {
-    std::cout << app.help();
-    return 0;
+    return PrintedAll(app, app.help());
   } catch (const CLI::ConversionError& error) {
     return Complain(
         app,
@@ -94,7 +97,7 @@ std::optional<int> Parse(CLI::App& app, int argc, char** argv) {
 int Main(const CLI::App& app, const std::function<int()>& run) {
   const InterruptScope scope;
   try {
-    return RunAndFlush(app, run);
+    return Flushed(app, run());
   } catch (const collectives::InvalidArgument& error) {
     return Complain(app, error.what(), kExitUsage);
   } catch (const std::exception& error) {

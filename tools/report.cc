@@ -2,14 +2,15 @@
 #include <fmt/core.h>
 #include <torch/version.h>
 
-#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "collectives/record/clock.h"
 #include "tools/backend.h"
+#include "tools/collective_bench/shell.h"
 #include "tools/commit.h"
 #include "tools/output_folder.h"
 #include "tools/parse.h"
@@ -25,6 +26,7 @@
 #include "trainsys/report/page_markdown.h"
 #include "trainsys/terminal/interrupt.h"
 #include "trainsys/terminal/progress.h"
+#include "trainsys/terminal/terminal.h"
 #include "trainsys/timeline/trace.h"
 #include "trainsys/train/job.h"
 
@@ -68,10 +70,19 @@ void AddFlags(CLI::App& app, Flags& flags) {
   AddBackendFlags(app, flags.backend);
 }
 
+// In quotes where a shell would take it for something else.
+std::string Argument(const std::string& text) {
+  constexpr char kPlain[] =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_/.:=,+-";
+  const bool is_plain =
+      !text.empty() && text.find_first_not_of(kPlain) == std::string::npos;
+  return is_plain ? text : Quoted(text);
+}
+
 // What was run, as somebody else can run it.
 std::string CommandOf(int argc, char** argv) {
   std::string command = "bazel run //tools:report --";
-  for (int i = 1; i < argc; ++i) command += std::string(" ") + argv[i];
+  for (int i = 1; i < argc; ++i) command += " " + Argument(argv[i]);
   return command;
 }
 
@@ -92,6 +103,7 @@ class Report {
     sweep.job.seed = flags_.seed;
     sweep.ranks = kRanks;
     sweep.has_one_clock = has_one_clock_;
+    if (!has_one_clock_) sweep.turns = sweep.link_turns = kGlooTurns;
     if (flags_.is_quick) sweep.turns = sweep.link_turns = kQuickTurns;
     const ByteDataset rows = Stories(kSweepContext);
     findings_.buckets =
@@ -109,6 +121,7 @@ class Report {
 
  private:
   static constexpr int kTurns = 21;
+  static constexpr int kGlooTurns = 5;  // a turn takes many times as long
   static constexpr int kQuickTurns = 3;
 
   static ByteDataset Stories(int64_t context) {
@@ -128,7 +141,9 @@ class Report {
     JobOptions job = job_;
     job.ranks = kRanks.back();
     job.steps = kTracedSteps;
-    return RunJob(*runner_, job, data_).recorders;
+    JobResult result = RunJob(*runner_, job, data_);
+    if (result.stop_signal != 0) throw Interrupted(result.stop_signal);
+    return std::move(result.recorders);
   }
 
   const Flags& flags_;
@@ -172,19 +187,38 @@ void WriteAll(const OutputFolder& out, const Findings& findings,
   out.Write("report.html", AsHtml(findings, report));
 }
 
+// The page would lack its parts: only the JSON is written.
+int EndInterrupted(const OutputFolder& out, const Findings& findings,
+                   int signal) {
+  out.Write("report.json", AsJsonText(AsJson(findings)));
+  Put(fmt::format("report: interrupted; {}/report.json has the parts that "
+                  "were measured\n",
+                  out.path()),
+      stderr);
+  return kExitSignal + signal;
+}
+
 int MeasureAndWrite(const Flags& flags, const Placement& placement,
                     const std::string& command, const OutputFolder& out) {
   const int64_t began_ns = collectives::NowNs();
   Report report(flags, placement);
   Findings& findings = report.findings();
   findings.conditions = ConditionsOf(flags, placement, command);
-  report.Measure();
+  int stop_signal = 0;
+  try {
+    report.Measure();
+  } catch (const Interrupted& interrupted) {
+    stop_signal = interrupted.signal();
+  }
+  findings.is_interrupted = stop_signal != 0;
   findings.conditions.seconds =
       static_cast<double>(collectives::NowNs() - began_ns) / 1e9;
+  if (stop_signal != 0) return EndInterrupted(out, findings, stop_signal);
   const nlohmann::ordered_json json = AsJson(findings);
   WriteAll(out, findings, json, report.recorders(), placement.backend);
-  fmt::print("{}\nwritten: {}/report.html\n",
-             Plain(Headline(findings, Figures(json))), out.path());
+  Put(fmt::format("{}\nwritten: {}/report.html\n",
+                  Plain(Headline(findings, Figures(json))), out.path()),
+      stdout);
   return 0;
 }
 

@@ -22,9 +22,11 @@
 #include "tools/parse.h"
 #include "trainsys/checks/checks.h"
 #include "trainsys/checks/parts.h"
+#include "trainsys/measure/agreed_interrupt.h"
 #include "trainsys/platform/blas.h"
 #include "trainsys/terminal/interrupt.h"
 #include "trainsys/terminal/progress.h"
+#include "trainsys/terminal/terminal.h"
 
 namespace trainsys {
 namespace {
@@ -65,8 +67,9 @@ Parts MyParts() {
 }
 
 // Broken between words, each line after `indent` spaces.
-void PrintWrapped(const std::string& text, size_t indent) {
+std::string Wrapped(const std::string& text, size_t indent) {
   const size_t width = kWidth - indent;
+  std::string lines;
   size_t begin = 0;
   while (begin < text.size()) {
     size_t end = text.size();
@@ -75,16 +78,17 @@ void PrintWrapped(const std::string& text, size_t indent) {
       end =
           space == std::string::npos || space <= begin ? begin + width : space;
     }
-    fmt::print("{:{}}{}\n", "", indent, text.substr(begin, end - begin));
+    lines += std::string(indent, ' ') + text.substr(begin, end - begin) + "\n";
     begin = end + (end < text.size() && text[end] == ' ' ? 1 : 0);
   }
+  return lines;
 }
 
 void Print(size_t number, const CheckResult& result) {
-  fmt::print("{} {} {}\n", result.has_passed ? "PASS" : "FAIL", number,
-             result.name);
-  for (const std::string& line : result.lines) PrintWrapped(line, 5);
-  std::fflush(stdout);
+  std::string text = fmt::format(
+      "{} {} {}\n", result.has_passed ? "PASS" : "FAIL", number, result.name);
+  for (const std::string& line : result.lines) text += Wrapped(line, 5);
+  Put(Paint(text, stdout), stdout);
 }
 
 // Counts and bytes as whole numbers.
@@ -113,12 +117,22 @@ json AsJson(const std::vector<CheckResult>& results) {
   return all;
 }
 
+// Ranks agree on it where they can: one that went alone would leave the others
+// waiting. Accelerators' collectives take no host memory.
+void StopIfAsked(const CheckOptions& options, RankRunner& runner) {
+  if (options.device == collectives::kHostMemory) {
+    ThrowIfAnyInterrupted(runner, kCheckRanks);
+  } else {
+    ThrowIfInterrupted();
+  }
+}
+
 // In all but rank 0's process nothing is shown.
 void RunAll(const CheckOptions& options, RankRunner& runner,
             std::vector<CheckResult>& results) {
   Progress progress;
   for (const Check& check : kChecks) {
-    ThrowIfInterrupted();
+    StopIfAsked(options, runner);
     if (runner.HasFirstRank()) {
       progress.Show("checks", std::ssize(results), std::ssize(kChecks),
                     check.name);
@@ -137,14 +151,18 @@ std::vector<CheckResult> RunAndWrite(const CheckOptions& options,
                                      const std::string& json_path) {
   OutputFile file("--json", runner.HasFirstRank() ? json_path : "");
   std::vector<CheckResult> results;
-  const auto write = [&] { file.Write(AsJson(results).dump(2) + "\n"); };
+  const auto write = [&](bool is_interrupted) {
+    const json all = {{"interrupted", is_interrupted},
+                      {"checks", AsJson(results)}};
+    file.Write(all.dump(2) + "\n");
+  };
   try {
     RunAll(options, runner, results);
   } catch (const Interrupted&) {
-    write();
+    write(true);
     throw;
   }
-  write();
+  write(false);
   return results;
 }
 
@@ -155,7 +173,8 @@ int RunChecks(const CheckOptions& options, RankRunner& runner,
   const auto num_passed = std::ranges::count_if(
       results, [](const CheckResult& result) { return result.has_passed; });
   if (runner.HasFirstRank()) {
-    fmt::print("{} / {} checks passed\n", num_passed, results.size());
+    Put(fmt::format("{} / {} checks passed\n", num_passed, results.size()),
+        stdout);
   }
   return num_passed == std::ssize(results) ? 0 : kExitFailed;
 }

@@ -1,5 +1,7 @@
 #include "examples/exercise/bucketed_ddp.h"
 
+#include <ATen/ATen.h>  // at::empty
+
 namespace exercise {
 
 // To do: give every rank rank 0's parameters, divide the parameters into

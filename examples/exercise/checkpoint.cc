@@ -1,5 +1,7 @@
 #include "examples/exercise/checkpoint.h"
 
+#include <torch/csrc/autograd/custom_function.h>  // Function
+
 namespace exercise {
 
 // To do: a torch::autograd::Function whose forward keeps x, and whose backward

@@ -1,5 +1,7 @@
 #include "examples/exercise/zero1.h"
 
+#include <ATen/ATen.h>  // at::zeros, at::cat
+
 #include <utility>
 
 namespace exercise {

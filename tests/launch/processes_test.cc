@@ -71,7 +71,8 @@ ProcessesOptions Script(int ranks, const std::string& script,
           .port = 2345,
           .command = {"/bin/sh", "-c", script},
           .grace = grace,
-          .stop_grace = grace};
+          .stop_grace = grace,
+          .interrupt_grace = grace};
 }
 
 // A process that runs RunProcesses, with what is to be known about it.

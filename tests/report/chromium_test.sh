@@ -41,4 +41,10 @@ browse --blink-settings=preferredColorScheme=0 --screenshot=dark.png \
   2>err || fail "exit code $? for a dark screen"
 python3 "$numbers" dom.html report.json report.pdf light.png dark.png ||
   fail "the page in the browser"
+
+"$write_page" . long || fail "no page of long texts was written"
+browse --dump-dom >dom.html 2>err || fail "exit code $? for long texts"
+browse --print-to-pdf=report.pdf 2>err || fail "exit code $? for printing them"
+python3 "$numbers" dom.html report.json report.pdf ||
+  fail "the page of long texts"
 exit $((failures > 0))

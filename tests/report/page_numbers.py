@@ -72,7 +72,7 @@ class Page(html.parser.HTMLParser):
             self.wrong.append(f"{path} is not in the report")
             return
         if tag == "span":
-            if text != (there if there is not None else "none"):
+            if text != (str(there) if there is not None else "none"):
                 self.wrong.append(f"{path} is '{there}', not '{text}'")
             return
         value = float(attributes.get("value", attributes.get("data-value")))

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <regex>
 #include <set>
 #include <string>
@@ -187,6 +188,21 @@ TEST(BucketChartTest, SizesAreEvenlyApartAndTimesLieOnTheAxis) {
                                    "248.9), 20 buckets")));
 }
 
+// A size that is as fast is marked as the best is; of a tie of the model none.
+TEST(BucketChartTest, OneSizeIsMarkedOnlyWhereNoOtherIsAsGood) {
+  BucketFinding buckets = SampleFindings().buckets;
+  std::string svg = BucketChart(buckets, 2);
+  EXPECT_EQ(Count(svg, "class=\"hollow stroke1\""), 4u);
+  EXPECT_EQ(Count(svg, "class=\"hollow stroke2\""), 0u);
+  EXPECT_THAT(svg, HasSubstr("with 1 MiB (4 as fast from 256 KiB to 2 MiB)"));
+  buckets.sweeps[0].points[6].model_step_ms = 200;
+  for (BucketPoint& p : buckets.sweeps[0].points) p.over_best_percent.low = 1;
+  svg = BucketChart(buckets, 2);
+  EXPECT_EQ(Count(svg, "class=\"hollow stroke1\""), 1u);
+  EXPECT_EQ(Count(svg, "class=\"hollow stroke2\""), 1u);
+  EXPECT_THAT(svg, Not(HasSubstr("as fast")));
+}
+
 TEST(BucketChartTest, ItShowsTheMostRanksThatHaveACoreEach) {
   EXPECT_THAT(BucketChart(SampleFindings().buckets, 64),
               HasSubstr("<desc id=\"buckets-desc\">4 ranks"));
@@ -212,6 +228,27 @@ TEST(RecomputeChartTest, EveryPolicyIsAPointWithItsName) {
                            ">full<", ">one more forward, 33.3 %<"}) {
     EXPECT_THAT(svg, HasSubstr(name));
   }
+}
+
+// Two policies at the same peak, one above the other's bar.
+TEST(RecomputeChartTest, NamesLieUnderPointsAndBesideBars) {
+  RecomputeFinding recompute = SampleFindings().recompute;
+  recompute.costs[1].peak_bytes = recompute.costs[2].peak_bytes;
+  recompute.costs[1].extra_percent = {10, 14, 30};
+  recompute.costs[2].extra_percent = {20, 21, 22};
+  const std::string svg = RecomputeChart(recompute);
+  const size_t last_name = svg.rfind("halo\">");
+  EXPECT_LT(last_name, svg.find("recompute.costs"));
+  const double x = Points(svg, "recompute.costs.1")[0].x;
+  const std::regex regex(
+      "<text x=\"([0-9.]+)\" y=\"[0-9.]+\" class=\"(end )?halo\">"
+      "(selective|every-4)<");
+  int names = 0;
+  for (std::sregex_iterator it(svg.begin(), svg.end(), regex), end; it != end;
+       ++it, ++names) {
+    EXPECT_GE(std::abs(std::stod((*it)[1]) - x), 4) << (*it)[3];
+  }
+  EXPECT_EQ(names, 2);
 }
 
 TEST(RecomputeChartTest, NamesDoNotCoverEachOther) {

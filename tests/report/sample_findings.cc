@@ -1,5 +1,6 @@
 #include "tests/report/sample_findings.h"
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 #include <vector>
@@ -147,6 +148,19 @@ BucketSweep SweepOf(int ranks, int64_t gradient_bytes) {
     point.step_ms = {median - 1.5, median, median + 2.5};
     sweep.points.push_back(point);
   }
+  double best_ms = sweep.points[0].step_ms.median;
+  for (const BucketPoint& point : sweep.points) {
+    best_ms = std::min(best_ms, point.step_ms.median);
+  }
+  const auto over = [best_ms](const Quartiles& step_ms) -> Quartiles {
+    const double percent = 100 * (step_ms.median / best_ms - 1);
+    return {percent - 0.8, percent, percent + 1.2};
+  };
+  for (BucketPoint& point : sweep.points) {
+    point.over_best_percent = over(point.step_ms);
+    if (point.step_ms.median == best_ms) point.over_best_percent = {};
+  }
+  sweep.no_overlap_over_best_percent = over(sweep.no_overlap_ms);
   return sweep;
 }
 
@@ -187,7 +201,10 @@ RecomputeFinding MadeRecompute() {
 }  // namespace
 
 Findings SampleFindings() {
-  return {MadeConditions(), MadeMemory(), MadeBuckets(), MadeRecompute()};
+  return {.conditions = MadeConditions(),
+          .memory = MadeMemory(),
+          .buckets = MadeBuckets(),
+          .recompute = MadeRecompute()};
 }
 
 }  // namespace trainsys

@@ -37,12 +37,12 @@ TEST(RoundStretchTest, AStretchHoldsItsFiguresAndEndsOnTicks) {
   EXPECT_LT(RoundStretch(4, 4, 4).from, RoundStretch(4, 4, 4).to);
 }
 
-TEST(PlaceFreeTest, TheFirstPlaceThatMeetsNothingIsTakenElseTheFirst) {
+TEST(PlaceFreeTest, TheFirstPlaceThatMeetsNothingIsTakenElseTheFreest) {
   std::vector<Box> taken = {{0, 0, 10, 10}};
   const Box here{5, 5, 10, 10}, beside{10, 0, 10, 10};
   EXPECT_EQ(PlaceFree({here, beside}, taken).left, 10);
   EXPECT_EQ(taken.size(), 2u);
-  EXPECT_EQ(PlaceFree({here, beside}, taken).left, 5);
+  EXPECT_EQ(PlaceFree({beside, here}, taken).left, 5);
 }
 
 TEST(BinaryBytesTest, SizesAreCountedInTheLargestUnitThatDividesThem) {

@@ -189,5 +189,14 @@ TEST(ProgressTest, TheWidthOfATerminalThatDoesNotKnowIsThatOfColumns) {
   EXPECT_EQ(Drawings(Drawn(0, Steps(20)))[0], "step 1/");
 }
 
+TEST(ProgressTest, AStreamThatTakesNothingEndsNoTraining) {
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> full(
+      std::fopen("/dev/full", "w"), std::fclose);
+  ASSERT_NE(full, nullptr);
+  std::setvbuf(full.get(), nullptr, _IONBF, 0);
+  Progress progress(full.get(), kAtOnce);
+  EXPECT_NO_THROW(Steps(3)(progress));
+}
+
 }  // namespace
 }  // namespace trainsys

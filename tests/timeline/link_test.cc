@@ -119,6 +119,11 @@ TEST(FitLinkTest, OneSizeOrATimeThatIsNoneIsRefused) {
   }
 }
 
+TEST(FitLinkTest, TimesWhoseWeightsOverflowAreRefused) {
+  const std::vector<LinkSample> samples = {{1, 1e-300}, {2, 1}};
+  EXPECT_THROW(FitLink(samples), collectives::InvalidArgument);
+}
+
 TEST(WorstFitErrorTest, IsTheLargestShareOfAMeasuredTime) {
   const Link link{10, 100};
   EXPECT_EQ(WorstFitError(link, Samples{{0, 10}}), 0);

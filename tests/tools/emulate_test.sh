@@ -36,6 +36,7 @@ refuses "cannot write --json" --json no/such/folder/out.json
 refuses "no regular file" --json .
 refuses "no regular file" --json /dev/null
 refuses "cannot write --timeline-svg" --timeline-svg no/such/folder/out.svg
+refuses "expected two files" --json same --timeline-svg same
 refuses "memory" --ranks 200 --batch 1000
 
 "$emulate" --help >out 2>err || fail "--help"

@@ -12,7 +12,7 @@ ours() {
   local environ dir
   while read -r environ; do
     dir=${environ%/environ}
-    case $(readlink "$dir/exe") in */emulate) echo "${dir#/proc/}" ;; esac
+    case $(readlink "$dir/exe") in */emulate | */run_checks | */report) echo "${dir#/proc/}" ;; esac
   done < <(grep -lzxF "INTERRUPT_TEST_MARK=$INTERRUPT_TEST_MARK" \
     /proc/[0-9]*/environ 2>/dev/null)
 }
@@ -97,6 +97,17 @@ kill -TERM "$pid"
 ends terminated 143 60
 has_table terminated
 
+# A terminal that is closed.
+start 'step 1/' "${endless[@]}"
+kill -HUP "$pid"
+ends closed 129 60
+has_table closed
+
+# Progress that nobody takes ends nothing.
+"$emulate" --ranks 2 --steps 1 --batch 1 --json full.json >out 2>/dev/full ||
+  fail "full stderr: exit code $?: $(cat out)"
+[ -s full.json ] || fail "full stderr: no JSON"
+
 # Both wait for it when it goes on; which one comes second is the kernel's.
 start 'step 1/' "${endless[@]}"
 kill -STOP "$pid"
@@ -142,5 +153,32 @@ interrupt_again() {
 until_true 20 interrupt_again || fail "hung: still running"
 ends hung 130 1
 [ ! -e result.json ] || fail "hung: a file"
+
+# The other tools.
+checks=${emulate%emulate}run_checks
+for backend in threads gloo; do
+  : >err
+  rm -f result.json
+  setsid env --default-signal=INT,TERM,HUP "$checks" --backend "$backend" \
+    --json result.json >out 2>err &
+  pid=$!
+  out_has_or_ended() { grep -q 'PASS 1' out || has_ended "$pid"; }
+  until_true 100 out_has_or_ended
+  kill -INT -- "-$pid"
+  ends "checks over $backend" 130 20
+  grep -q '"interrupted": true' result.json || fail "checks: $(cat result.json)"
+done
+
+report=${emulate%emulate}report
+: >err
+setsid env --default-signal=INT,TERM,HUP "$report" --out page --quick >out 2>err &
+pid=$!
+until_true 200 err_has_or_ended '^buckets'
+kill -INT "$pid"
+ends report 130 60
+for words in '"interrupted": true' '"memory"'; do
+  grep -q "$words" page/report.json || fail "report: no $words: $(cat err)"
+done
+[ ! -e page/report.html ] || fail "report: half a page"
 
 [ "$failures" = 0 ]

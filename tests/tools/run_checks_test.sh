@@ -22,7 +22,7 @@ is_neat() {
 
 # holds PROGRAM: what python3 says of `checks`, the JSON in checks.json.
 holds() {
-  python3 -c "import json; checks = json.load(open('checks.json'))
+  python3 -c "import json; checks = json.load(open('checks.json'))['checks']
 assert $1, checks" || fail "not so: $1"
 }
 
@@ -37,7 +37,7 @@ holds "checks[1]['figures']['state_bytes_unsharded'] == 306240"
 holds "checks[2]['figures']['saved_raw_bytes_plain'] == 10813440"
 holds "0 < checks[3]['figures']['difference'] <= 1e-4"
 [ "$(grep -c '' out)" = "$(python3 -c "import json
-print(sum(1 + len(c['lines']) for c in json.load(open('checks.json'))) + 1)")" ] ||
+print(sum(1 + len(c['lines']) for c in json.load(open('checks.json'))['checks']) + 1)")" ] ||
   fail "other lines in the JSON than printed"
 
 # notices FAULT LINE FLAGS...: that line fails, and the exit code is 1.

@@ -48,7 +48,7 @@ void Validate(const ProcessesOptions& options) {
   if (options.address.empty() || options.command.empty()) {
     throw InvalidArgument("starting processes takes an address and a command");
   }
-  if (std::min(options.grace, options.stop_grace) <
+  if (std::min({options.grace, options.stop_grace, options.interrupt_grace}) <
       std::chrono::milliseconds::zero()) {
     throw InvalidArgument("the grace for ending is negative; choose 0 or more");
   }
@@ -229,6 +229,10 @@ class Supervisor {
     const bool is_first = stop_signal_ == 0 && stage_ != Stage::kTerminating;
     if (stop_signal_ == 0) stop_signal_ = signal;
     if (is_first) {
+      if (isatty(STDERR_FILENO)) {
+        output_.Add(STDERR_FILENO,
+                    "\nending after this step; again: at once\n");
+      }
       SignalAll(signal, Stage::kTerminating);
     } else {
       SignalAll(SIGKILL, Stage::kKilling);
@@ -244,6 +248,7 @@ class Supervisor {
       }
       if (child.status() != 0) failed.push_back(&child);
     }
+    HurryAfter(failed);
     if (failed.empty() || failure_ != nullptr) return;
     const auto killed = std::find_if(
         failed.begin(), failed.end(),
@@ -252,12 +257,28 @@ class Supervisor {
     if (stage_ == Stage::kRunning) EnterStage(Stage::kWaiting);
   }
 
+  // Whom a signal has killed takes no part in an orderly end, and the others
+  // would wait for it.
+  void HurryAfter(const std::vector<const Child*>& failed) {
+    const bool was_killed =
+        std::any_of(failed.begin(), failed.end(), [](const Child* child) {
+          return WIFSIGNALED(child->status());
+        });
+    if (!was_killed || stage_ != Stage::kTerminating || !deadline_) return;
+    deadline_ = std::min(*deadline_, Clock::now() + options_.grace);
+  }
+
   void EnterStage(Stage stage) {
     stage_ = stage;
     deadline_.reset();
     if (stage == Stage::kKilling) return;
-    deadline_ = Clock::now() +
-                (stop_signal_ != 0 ? options_.stop_grace : options_.grace);
+    deadline_ = Clock::now() + Grace();
+  }
+
+  std::chrono::milliseconds Grace() const {
+    if (stop_signal_ == 0) return options_.grace;
+    return stop_signal_ == SIGINT ? options_.interrupt_grace
+                                  : options_.stop_grace;
   }
 
   void Escalate() {

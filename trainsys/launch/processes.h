@@ -17,8 +17,9 @@ struct ProcessesOptions {
   // and then again after SIGTERM.
   std::chrono::milliseconds grace{7000};
   // How long they may take to finish what they can once this process was told
-  // to stop.
-  std::chrono::milliseconds stop_grace{30000};
+  // to stop; by SIGINT, which a person can send again.
+  std::chrono::milliseconds stop_grace{30'000};
+  std::chrono::milliseconds interrupt_grace{600'000};
 };
 
 // Runs the command once for each rank, and forwards what they print.
@@ -41,9 +42,10 @@ struct ProcessesOptions {
 //
 // Signals: SIGINT, SIGTERM or SIGHUP to this process, or noted before by its
 // InterruptScope, goes on to the ranks, each of which is in a process group of
-// its own. SIGKILL follows after `stop_grace`, or at a second signal. The
-// result is 128 + the first. One that this process ignores stays ignored. Where
-// this process ends before the ranks, they are killed.
+// its own. SIGKILL follows after `stop_grace` (SIGINT: `interrupt_grace`), or
+// at a second signal. The result is 128 + the first. One that this process
+// ignores stays ignored. Where this process ends before the ranks, they are
+// killed.
 //
 // Blocks: until all ranks have ended and what they printed is written.
 // Threads: any one thread of the process at a time, which forks; others may run

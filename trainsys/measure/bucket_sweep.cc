@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -10,6 +11,7 @@
 #include "collectives/communicator.h"
 #include "collectives/errors.h"
 #include "trainsys/measure/agreed_interrupt.h"
+#include "trainsys/measure/interleaved.h"
 #include "trainsys/measure/link_sweep.h"
 #include "trainsys/measure/step_times.h"
 #include "trainsys/measure/sweep_step.h"
@@ -44,22 +46,24 @@ class StepsDone {
       : turns_(options.turns), progress_(progress) {
     const auto variants = static_cast<int64_t>(VariantsOf(options).size());
     for (const int ranks : options.ranks) {
-      all_ += ranks * variants * (kWarmUps + turns_);
+      all_ += ranks * (variants * (kWarmUps + turns_) + 1 + options.link_turns);
     }
   }
 
-  // Before a step.
+  // Before a step, and before a turn of all-reduces alone.
   void Show(int ranks, int turn) {
-    if (progress_) {
-      progress_(done_, all_,
-                turn < 0 ? fmt::format("{} ranks, warm-up", ranks)
-                         : fmt::format("{} ranks, turn {} of {}", ranks,
-                                       turn + 1, turns_));
-    }
+    Show(ranks, turn < 0 ? std::string("warm-up")
+                         : fmt::format("turn {} of {}", turn + 1, turns_));
+  }
+  void ShowLink(int ranks) { Show(ranks, "all-reduces alone"); }
+
+ private:
+  void Show(int ranks, const std::string& what) {
+    if (progress_)
+      progress_(done_, all_, fmt::format("{} ranks, {}", ranks, what));
     done_ += ranks;
   }
 
- private:
   const int turns_;
   const MeasureProgress& progress_;
   int64_t done_ = 0, all_ = 0;
@@ -84,7 +88,7 @@ class RankSweep {
         if (comm_.rank() == 0) done.Show(comm_.ranks(), turn);
         // The ranks wait for one another here.
         if (AgreedSignal(comm_) != 0) return false;
-        const size_t v = turn % 2 == 0 ? i : steps_.size() - 1 - i;
+        const size_t v = VariantAt(turn + kWarmUps, i, steps_.size());
         StepMarks marks = steps_[v]->Run(turn + kWarmUps);
         if (turn < 0) continue;
         if (!options_.has_one_clock) marks = SinceBegin(std::move(marks));
@@ -94,8 +98,8 @@ class RankSweep {
     return true;
   }
 
-  // A collective.
-  MeasuredSweep Finish() {
+  // A collective. Result: nothing if it was interrupted.
+  std::optional<MeasuredSweep> Finish(StepsDone& done) {
     MeasuredSweep sweep;
     sweep.ranks = comm_.ranks();
     sweep.elem_bytes = steps_[0]->ElemBytes();
@@ -113,7 +117,11 @@ class RankSweep {
     const int64_t all_bytes =
         sweep.no_overlap.plan.at(0).layout.elems * sweep.elem_bytes;
     sweep.samples =
-        TimeAllReduces(comm_, LinkSizes(all_bytes), options_.link_turns);
+        TimeAllReduces(comm_, LinkSizes(all_bytes), options_.link_turns, [&] {
+          if (comm_.rank() == 0) done.ShowLink(comm_.ranks());
+          return AgreedSignal(comm_) == 0;
+        });
+    if (sweep.samples.empty()) return std::nullopt;
     return sweep;
   }
 
@@ -187,8 +195,10 @@ BucketFinding MeasureBuckets(collectives::RankRunner& runner,
     runner.Run({.ranks = ranks}, [&](Communicator& comm) {
       RankSweep sweep(options, job, data, comm);
       if (!sweep.RunTurns(done)) return;
-      const MeasuredSweep measured = sweep.Finish();
-      if (comm.rank() == 0) finding.sweeps.push_back(FiguresOf(measured));
+      const std::optional<MeasuredSweep> measured = sweep.Finish(done);
+      if (measured && comm.rank() == 0) {
+        finding.sweeps.push_back(FiguresOf(*measured));
+      }
     });
     ThrowIfAnyInterrupted(runner, most);
   }

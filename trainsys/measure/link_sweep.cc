@@ -56,16 +56,18 @@ int64_t TurnNs(Communicator& comm, Pieces& pieces, int64_t bytes) {
 
 std::vector<LinkSample> TimeAllReduces(Communicator& comm,
                                        const std::vector<int64_t>& sizes_bytes,
-                                       int turns) {
+                                       int turns,
+                                       const std::function<bool()>& goes_on) {
   const int64_t most =
       *std::max_element(sizes_bytes.begin(), sizes_bytes.end());
   Pieces pieces(most);
   const size_t n = sizes_bytes.size();
   std::vector<int64_t> took_ns;  // of each turn the sizes, in order
   for (int turn = -1; turn < turns; ++turn) {  // the first warms up
+    if (!goes_on()) return {};
     std::vector<int64_t> of_sizes(n);
     for (size_t i = 0; i < n; ++i) {
-      const size_t s = turn % 2 == 0 ? i : n - 1 - i;
+      const size_t s = VariantAt(turn + 1, i, n);
       of_sizes[s] = TurnNs(comm, pieces, sizes_bytes[s]);
     }
     if (turn < 0) continue;

@@ -22,50 +22,70 @@ double MedianOf(const MeasuredSteps& steps, const Figure& figure) {
 
 double WholeMs(const StepTimes& times) { return times.whole_ms(); }
 
-std::vector<double> MedianReadyUs(const MeasuredSteps& steps) {
-  std::vector<double> ready_us;
-  for (size_t p = 0; p < steps.turns.at(0).ready_us.size(); ++p) {
-    ready_us.push_back(MedianOf(
-        steps, [p](const StepTimes& times) { return times.ready_us[p]; }));
-  }
-  return ready_us;
-}
-
 // A step by the timeline model.
 struct ModelStep {
   double whole_ms = 0;
   double exposed_ms = 0;
 };
 
+// Each turn of the steps without averaging, and what the model adds to it;
+// then the medians: those of the parts would not add up to a step's.
 class Model {
  public:
-  Model(const BucketSweep& sweep, const MeasuredSweep& measured)
-      : beside_ms_(sweep.forward_ms + sweep.optimizer_ms),
-        backward_us_(sweep.backward_ms * 1e3),
-        link_(sweep.link),
-        ready_us_(MedianReadyUs(measured.alone)),
-        elem_bytes_(measured.elem_bytes) {}
+  Model(const Link& link, const MeasuredSweep& measured)
+      : link_(link), measured_(measured) {}
 
   ModelStep Of(const std::vector<Bucket>& plan) const {
-    const BucketTimeline timeline =
-        TimelineOf(BucketsOf(plan), link_, backward_us_);
-    return {beside_ms_ + timeline.total_us / 1e3, timeline.exposed_us / 1e3};
+    const auto timeline = [&](const StepTimes& times) {
+      return TimelineOf(BucketsOf(plan, times), link_, times.backward_ms * 1e3);
+    };
+    return {MedianMs([&](const StepTimes& times) {
+              return BesideMs(times) + timeline(times).total_us / 1e3;
+            }),
+            MedianMs([&](const StepTimes& times) {
+              return timeline(times).exposed_us / 1e3;
+            })};
   }
   double NoOverlapMs(const std::vector<Bucket>& plan) const {
-    return beside_ms_ + NoOverlapUs(BucketsOf(plan), link_, backward_us_) / 1e3;
+    return MedianMs([&](const StepTimes& times) {
+      return BesideMs(times) + NoOverlapUs(BucketsOf(plan, times), link_,
+                                           times.backward_ms * 1e3) /
+                                   1e3;
+    });
   }
 
  private:
-  std::vector<ReadyBucket> BucketsOf(const std::vector<Bucket>& plan) const {
-    return ReadyBuckets(plan, ready_us_, elem_bytes_);
+  double MedianMs(const Figure& figure) const {
+    return MedianOf(measured_.alone, figure);
+  }
+  // What is neither backward nor sent.
+  static double BesideMs(const StepTimes& times) {
+    return times.whole_ms() - times.backward_ms;
+  }
+  std::vector<ReadyBucket> BucketsOf(const std::vector<Bucket>& plan,
+                                     const StepTimes& times) const {
+    return ReadyBuckets(plan, times.ready_us, measured_.elem_bytes);
   }
 
-  const double beside_ms_;  // what is neither backward nor sent
-  const double backward_us_;
   const Link link_;
-  const std::vector<double> ready_us_;
-  const int64_t elem_bytes_;
+  const MeasuredSweep& measured_;
 };
+
+// How much longer than those of `best`, turn by turn, in percent.
+Quartiles OverPercent(const MeasuredSteps& steps, const MeasuredSteps& best) {
+  const size_t turns = std::min(steps.turns.size(), best.turns.size());
+  return OverTurns(turns, [&](size_t turn) {
+    return 100 * (WholeMs(steps.turns[turn]) / WholeMs(best.turns[turn]) - 1);
+  });
+}
+
+// The size whose median is least.
+const MeasuredSteps& BestOf(const std::vector<MeasuredSteps>& sizes) {
+  return *std::min_element(sizes.begin(), sizes.end(),
+                           [](const auto& a, const auto& b) {
+                             return MedianOf(a, WholeMs) < MedianOf(b, WholeMs);
+                           });
+}
 
 BucketPoint PointOf(const MeasuredSteps& steps, const Model& model) {
   const ModelStep modelled = model.Of(steps.plan);
@@ -120,11 +140,15 @@ BucketSweep FiguresOf(const MeasuredSweep& measured) {
       alone, [](const StepTimes& times) { return times.optimizer_ms; });
   sweep.samples = measured.samples;
   sweep.link = FitLink(sweep.samples);
-  const Model model(sweep, measured);
+  const Model model(sweep.link, measured);
   sweep.model_no_overlap_ms = model.NoOverlapMs(measured.no_overlap.plan);
+  if (measured.sizes.empty()) return sweep;
+  const MeasuredSteps& best = BestOf(measured.sizes);
   for (const MeasuredSteps& steps : measured.sizes) {
     sweep.points.push_back(PointOf(steps, model));
+    sweep.points.back().over_best_percent = OverPercent(steps, best);
   }
+  sweep.no_overlap_over_best_percent = OverPercent(measured.no_overlap, best);
   return sweep;
 }
 

@@ -62,8 +62,10 @@ struct MeasuredSweep {
   std::vector<LinkSample> samples;
 };
 
-// Medians and quartiles; the link that fits the samples; and the model's steps:
-// forward, backward and optimizer of `alone`, and the buckets on that link.
+// Medians and quartiles; how much longer each is than the size whose median is
+// least, turn by turn, as turns are taken together and drift alike; the link
+// that fits the samples; and the model's steps: turn by turn `alone`, with the
+// buckets on that link.
 BucketSweep FiguresOf(const MeasuredSweep& measured);
 
 }  // namespace trainsys

@@ -16,6 +16,7 @@ using enum MemoryCategory;
 
 constexpr StepPoint kForward = StepPoint::kAfterForward;
 constexpr int64_t kElementBytes = 4;  // f32
+constexpr double kModelTiePercent = 0.5;
 
 double PercentLess(int64_t less, int64_t whole) {
   if (whole == 0) return 0;
@@ -51,23 +52,40 @@ double LatencyMs(const BucketPoint& point, const Link& link) {
 
 double BucketUs(const BucketPoint& smallest, const BucketPoint& best) {
   const int64_t more = smallest.num_buckets - best.num_buckets;
-  if (more == 0) return 0;
+  if (more == 0 || IsAsFast(smallest)) return 0;
   return (MeasuredMs(smallest) - MeasuredMs(best)) * 1e3 /
          static_cast<double>(more);
 }
 
-void FindEqual(const std::vector<BucketPoint>& points, BucketAnswer& answer) {
-  const Quartiles& best = points[answer.best].step_ms;
-  const auto is_equal = [&](size_t i) {
-    return MeasuredMs(points[i]) <= best.high;
-  };
-  answer.equal_from = answer.equal_to = answer.best;
-  while (answer.equal_from > 0 && is_equal(answer.equal_from - 1)) {
-    --answer.equal_from;
+// Of all sizes, wherever they lie: one that is off by chance ends nothing.
+template <typename IsEqual, typename Figure>
+EqualSizes FindEqual(const std::vector<BucketPoint>& points, size_t best,
+                     IsEqual is_equal, Figure figure) {
+  EqualSizes equal{.count = 0, .from = best, .to = best, .slowest = best};
+  for (size_t i = 0; i < points.size(); ++i) {
+    if (i != best && !is_equal(points[i])) continue;
+    ++equal.count;
+    equal.from = std::min(equal.from, i);
+    equal.to = std::max(equal.to, i);
+    if (figure(points[i]) > figure(points[equal.slowest])) equal.slowest = i;
   }
-  while (answer.equal_to + 1 < points.size() && is_equal(answer.equal_to + 1)) {
-    ++answer.equal_to;
-  }
+  return equal;
+}
+
+void CompareEnds(const BucketSweep& sweep, BucketAnswer& answer) {
+  const BucketPoint& best = sweep.points[answer.best];
+  const BucketPoint& smallest = sweep.points.front();
+  const BucketPoint& largest = sweep.points.back();
+  answer.is_smallest_equal = answer.equal.from == 0;
+  answer.is_largest_equal = answer.equal.to + 1 == sweep.points.size();
+  answer.smallest_over_best = MeasuredMs(smallest) / MeasuredMs(best);
+  answer.smallest_more_ms = MeasuredMs(smallest) - MeasuredMs(best);
+  answer.largest_more_ms = MeasuredMs(largest) - MeasuredMs(best);
+  answer.smallest_latency_ms = LatencyMs(smallest, sweep.link);
+  answer.best_latency_ms = LatencyMs(best, sweep.link);
+  answer.latency_more_ms = answer.smallest_latency_ms - answer.best_latency_ms;
+  answer.tail_more_ms = largest.exposed_ms - best.exposed_ms;
+  answer.bucket_us = BucketUs(smallest, best);
 }
 
 void CompareWithModel(const std::vector<BucketPoint>& points,
@@ -83,6 +101,10 @@ void CompareWithModel(const std::vector<BucketPoint>& points,
 }
 
 }  // namespace
+
+bool IsAsFast(const BucketPoint& point) {
+  return point.over_best_percent.low <= 0;
+}
 
 const MemoryCase* FindCase(const MemoryFinding& memory, int ranks, int zero,
                            const std::string& recompute) {
@@ -138,19 +160,26 @@ BucketAnswer AnswerOf(const BucketSweep& sweep, int64_t parameters) {
   BucketAnswer answer;
   answer.best = Least(points, MeasuredMs);
   answer.model_best = Least(points, ModelMs);
-  FindEqual(points, answer);
-  const BucketPoint& best = points[answer.best];
-  const BucketPoint& smallest = points[0];
-  answer.smallest_over_best = MeasuredMs(smallest) / MeasuredMs(best);
-  answer.no_overlap_over_best = sweep.no_overlap_ms.median / MeasuredMs(best);
-  answer.smallest_latency_ms = LatencyMs(smallest, sweep.link);
-  answer.best_latency_ms = LatencyMs(best, sweep.link);
+  answer.equal = FindEqual(points, answer.best, IsAsFast, MeasuredMs);
+  const double model_most_ms =
+      ModelMs(points[answer.model_best]) * (1 + kModelTiePercent / 100);
+  answer.model_equal = FindEqual(
+      points, answer.model_best,
+      [&](const BucketPoint& point) { return ModelMs(point) <= model_most_ms; },
+      ModelMs);
+  while (answer.same_to + 1 < points.size() &&
+         points[answer.same_to + 1].num_buckets == points[0].num_buckets) {
+    ++answer.same_to;
+  }
+  CompareEnds(sweep, answer);
+  answer.no_overlap_over_best =
+      sweep.no_overlap_ms.median / MeasuredMs(points[answer.best]);
+  CompareWithModel(points, answer);
+  const BucketPoint& farthest = points[answer.farthest];
   const double gradient_bytes = static_cast<double>(parameters * kElementBytes);
   answer.transfer_ms = gradient_bytes / sweep.link.bytes_per_us / 1e3;
-  answer.added_ms = MeasuredMs(best) - sweep.alone_ms.median;
-  answer.collectives_ms = answer.best_latency_ms + answer.transfer_ms;
-  answer.bucket_us = BucketUs(smallest, best);
-  CompareWithModel(points, answer);
+  answer.added_ms = MeasuredMs(farthest) - sweep.alone_ms.median;
+  answer.collectives_ms = LatencyMs(farthest, sweep.link) + answer.transfer_ms;
   answer.fit_error_percent = 100 * WorstFitError(sweep.link, sweep.samples);
   return answer;
 }

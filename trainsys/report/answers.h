@@ -42,21 +42,39 @@ std::string NameOfStage(int zero);
 // Numbers of ranks, rising.
 std::vector<int> RanksOf(const MemoryFinding& memory);
 
+// Of a sweep's sizes those that nothing sets apart.
+struct EqualSizes {
+  size_t count = 0;
+  size_t from = 0, to = 0;  // the smallest and the largest
+  size_t slowest = 0;       // of them
+
+  bool AreAllBetween() const { return count == to - from + 1; }
+};
+
 struct BucketAnswer {
-  size_t best = 0;        // points[best] took the least, measured
-  size_t model_best = 0;  // by the model
-  // The sizes around the best, it included, whose medians are within its
-  // quartiles.
-  size_t equal_from = 0, equal_to = 0;
+  size_t best = 0;         // points[best] took the least, measured: median
+  size_t model_best = 0;   // by the model
+  EqualSizes equal;        // as fast as the best
+  EqualSizes model_equal;  // within half a percent of the model's best
+  bool is_smallest_equal = false, is_largest_equal = false;
+
+  // The largest that makes as many buckets as the smallest: a parameter is not
+  // split.
+  size_t same_to = 0;
 
   double smallest_over_best = 0, no_overlap_over_best = 0;
-  double smallest_latency_ms = 0;  // num_buckets x alpha
+  double smallest_more_ms = 0, largest_more_ms = 0;  // than the best
+  double smallest_latency_ms = 0;                    // num_buckets x alpha
   double best_latency_ms = 0;
-  double transfer_ms = 0;     // all gradients / beta
-  double added_ms = 0;        // the best beyond the steps without averaging
-  double collectives_ms = 0;  // of the best, alone: latency and transfer
+  double latency_more_ms = 0;  // the smallest than the best
+  double tail_more_ms = 0;     // exposed: the largest than the best
+  double transfer_ms = 0;      // all gradients / beta
+  // Where the model is farthest off: beyond the steps without averaging; and
+  // its all-reduces alone, latency and transfer.
+  double added_ms = 0;
+  double collectives_ms = 0;
   // What a bucket more costs in a step: from the best to the smallest size.
-  // 0 where they have as many buckets.
+  // 0 where that is as fast, or has as many buckets.
   double bucket_us = 0;
   // The model's step over the measured one, - 1, in percent: where it is
   // farthest off, and at the best.
@@ -65,6 +83,9 @@ struct BucketAnswer {
   double best_percent = 0;
   double fit_error_percent = 0;  // of alpha and beta, the worst sample's
 };
+
+// No longer than the best in a quarter of the turns or more.
+bool IsAsFast(const BucketPoint& point);
 
 // `parameters`: of the model, f32.
 BucketAnswer AnswerOf(const BucketSweep& sweep, int64_t parameters);

@@ -86,7 +86,9 @@ struct MemoryFinding {
 struct BucketPoint {
   int64_t bucket_bytes = 0;  // the limit
   int64_t num_buckets = 0;
-  Quartiles step_ms;         // measured: whole steps, over turns
+  Quartiles step_ms;  // measured: whole steps, over turns
+  // Beyond the size whose median is least, turn by turn.
+  Quartiles over_best_percent;
   double model_step_ms = 0;  // by the timeline model
   // Of it: from the last gradient to the last bucket's end.
   double model_exposed_ms = 0;
@@ -100,10 +102,11 @@ struct BucketSweep {
   std::vector<BucketPoint> points;  // rising sizes
   // All gradients in one piece, after backward.
   Quartiles no_overlap_ms;
+  Quartiles no_overlap_over_best_percent;  // as over_best_percent
   double model_no_overlap_ms = 0;
   // The ranks' steps without averaging.
   Quartiles alone_ms;
-  // Medians of `alone`, which the model starts from.
+  // Medians of `alone`: they need not add up.
   double forward_ms = 0, backward_ms = 0, optimizer_ms = 0;
   Link link;  // fitted to:
   std::vector<LinkSample> samples;
@@ -134,7 +137,9 @@ struct RecomputeFinding {
   std::vector<RecomputeCost> costs;
 };
 
+// A part that was not measured has no case, sweep or cost.
 struct Findings {
+  bool is_interrupted = false;  // the parts after the last one are missing
   Conditions conditions;
   MemoryFinding memory;
   BucketFinding buckets;

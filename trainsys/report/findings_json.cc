@@ -143,6 +143,7 @@ json AsJson(const BucketPoint& p) {
   return {{"bucket_bytes", p.bucket_bytes},
           {"num_buckets", p.num_buckets},
           {"step_ms", AsJson(p.step_ms)},
+          {"over_best_percent", AsJson(p.over_best_percent)},
           {"model_step_ms", Finite(p.model_step_ms)},
           {"exposed_ms", Finite(p.exposed_ms)},
           {"model_exposed_ms", Finite(p.model_exposed_ms)}};
@@ -173,12 +174,21 @@ json AsJson(const MemoryFinding& memory) {
 json AsJson(const BucketAnswer& a, const std::vector<BucketPoint>& points) {
   return {{"best_bytes", points[a.best].bucket_bytes},
           {"model_best_bytes", points[a.model_best].bucket_bytes},
-          {"equal_from_bytes", points[a.equal_from].bucket_bytes},
-          {"equal_to_bytes", points[a.equal_to].bucket_bytes},
+          {"equal_sizes", a.equal.count},
+          {"equal_from_bytes", points[a.equal.from].bucket_bytes},
+          {"equal_to_bytes", points[a.equal.to].bucket_bytes},
+          {"model_equal_sizes", a.model_equal.count},
+          {"model_equal_from_bytes", points[a.model_equal.from].bucket_bytes},
+          {"model_equal_to_bytes", points[a.model_equal.to].bucket_bytes},
+          {"same_to_bytes", points[a.same_to].bucket_bytes},
           {"smallest_over_best", Finite(a.smallest_over_best)},
           {"no_overlap_over_best", Finite(a.no_overlap_over_best)},
+          {"smallest_more_ms", Finite(a.smallest_more_ms)},
+          {"largest_more_ms", Finite(a.largest_more_ms)},
           {"smallest_latency_ms", Finite(a.smallest_latency_ms)},
           {"best_latency_ms", Finite(a.best_latency_ms)},
+          {"latency_more_ms", Finite(a.latency_more_ms)},
+          {"tail_more_ms", Finite(a.tail_more_ms)},
           {"transfer_ms", Finite(a.transfer_ms)},
           {"added_ms", Finite(a.added_ms)},
           {"collectives_ms", Finite(a.collectives_ms)},
@@ -195,6 +205,8 @@ json AsJson(const BucketSweep& sweep, int64_t parameters) {
           {"answer", AsJson(AnswerOf(sweep, parameters), sweep.points)},
           {"points", List(sweep.points)},
           {"no_overlap_ms", AsJson(sweep.no_overlap_ms)},
+          {"no_overlap_over_best_percent",
+           AsJson(sweep.no_overlap_over_best_percent)},
           {"model_no_overlap_ms", Finite(sweep.model_no_overlap_ms)},
           {"alone_ms", AsJson(sweep.alone_ms)},
           {"forward_ms", Finite(sweep.forward_ms)},
@@ -248,10 +260,18 @@ json AsJson(const RecomputeFinding& recompute) {
 }  // namespace
 
 json AsJson(const Findings& findings) {
-  return {{"conditions", AsJson(findings.conditions)},
-          {"memory", AsJson(findings.memory)},
-          {"buckets", AsJson(findings.buckets, findings.conditions.cores)},
-          {"recompute", AsJson(findings.recompute)}};
+  json report = {{"conditions", AsJson(findings.conditions)},
+                 {"interrupted", findings.is_interrupted}};
+  if (!findings.memory.cases.empty()) {
+    report["memory"] = AsJson(findings.memory);
+  }
+  if (!findings.buckets.sweeps.empty()) {
+    report["buckets"] = AsJson(findings.buckets, findings.conditions.cores);
+  }
+  if (!findings.recompute.costs.empty()) {
+    report["recompute"] = AsJson(findings.recompute);
+  }
+  return report;
 }
 
 std::string AsJsonText(const json& report) {

@@ -10,7 +10,8 @@ namespace trainsys {
 
 // Everything that was found, and the figures that follow from it, so that
 // every number of the page is there. Names are stable; units end them
-// (_bytes, _ms, _us, _percent). What is not finite is null.
+// (_bytes, _ms, _us, _percent). What is not finite is null; a part that was not
+// measured is absent.
 // Errors: InvalidArgument as answers.h.
 nlohmann::ordered_json AsJson(const Findings& findings);
 

@@ -13,6 +13,9 @@ namespace {
 
 // Below that, in percent, model and measurement agree.
 constexpr double kAgreesPercent = 5;
+constexpr int kFewestTurns = 5;
+// Less is shown as 0.0.
+constexpr double kShownMs = 0.05;
 
 std::string Joined(const std::string& path, size_t index) {
   return fmt::format("{}.{}", path, index);
@@ -22,6 +25,15 @@ size_t FirstThatDiffers(const MemoryFinding& memory) {
   size_t i = 0;
   while (memory.cases[i].difference_bytes == 0) ++i;
   return i;
+}
+
+Sentence Cores(const Figures& figures, int cores) {
+  return figures.Number("conditions.cores") + (cores == 1 ? " core" : " cores");
+}
+
+// To the last digit, for a command line: no number of the page holds 64 bits.
+Sentence Seed(uint64_t seed) {
+  return Piece{fmt::format("{}", seed), "conditions.seed", 0, 0};
 }
 
 // ---------------------------------------------------------------- buckets
@@ -56,22 +68,62 @@ Shown ShownSweep(const Findings& findings, const Figures& figures) {
           Joined("buckets.sweeps", i), figures};
 }
 
+// "256 KiB to 2 MiB", "7 sizes from 256 KiB to 16 MiB".
+Sentence Sizes(const Shown& s, const EqualSizes& equal,
+               const std::string& count) {
+  if (equal.count == 1) return s.Size(equal.from);
+  const Sentence range = s.Size(equal.from) + " to " + s.Size(equal.to);
+  if (equal.AreAllBetween()) return range;
+  return s.Answer(count, 0) + " sizes from " + range;
+}
+
+// From the fastest of them to the slowest.
+Sentence Times(const Shown& s, const EqualSizes& equal, size_t best,
+               const std::string& name) {
+  const Sentence least = s.Point(best, name);
+  if (equal.slowest == best) return least + " ms";
+  return least + " to " + s.Point(equal.slowest, name) + " ms";
+}
+
 Sentence Optimum(const Shown& s) {
   const BucketAnswer& a = s.answer;
-  Sentence text = Sentence("With ") + s.Of("ranks", 0) + " ranks " +
-                  s.Size(a.best) + " is fastest, " +
-                  s.Point(a.best, "step_ms.median") + " ms a step (quartiles " +
-                  s.Point(a.best, "step_ms.low") + " to " +
-                  s.Point(a.best, "step_ms.high") + "; ";
-  if (a.equal_from == a.equal_to) {
-    text += "no other size is within them";
+  Sentence text = Sentence("With ") + s.Of("ranks", 0) + " ranks ";
+  text += Sizes(s, a.equal, "equal_sizes");
+  text += a.equal.count == 1 ? " is fastest, " : " are equally fast, ";
+  text += Times(s, a.equal, a.best, "step_ms.median") + " a step";
+  if (a.equal.count == 1) {
+    text += Sentence(" (quartiles ") + s.Point(a.best, "step_ms.low") + " to " +
+            s.Point(a.best, "step_ms.high") + ")";
   } else {
-    text +=
-        s.Size(a.equal_from) + " to " + s.Size(a.equal_to) + " are within them";
+    text += Sentence(": turn by turn none is reliably slower than ") +
+            s.Size(a.best) + ", the least";
   }
-  text += "); by the model ";
-  return text + s.Size(a.model_best) + ", " +
-         s.Point(a.model_best, "model_step_ms") + " ms.";
+  return text + "; by the model " +
+         Sizes(s, a.model_equal, "model_equal_sizes") + ", " +
+         Times(s, a.model_equal, a.model_best, "model_step_ms") + ".";
+}
+
+// The same for the headline.
+Sentence Fastest(const Shown& s) {
+  const BucketAnswer& a = s.answer;
+  if (a.equal.count > 1) {
+    Sentence text = Sizes(s, a.equal, "equal_sizes");
+    if (a.equal.AreAllBetween()) text = Sentence("bucket sizes from ") + text;
+    return text + " are equally fast (" +
+           Times(s, a.equal, a.best, "step_ms.median") + " a step)";
+  }
+  Sentence text = s.Size(a.best) + " buckets are fastest, " +
+                  s.Point(a.best, "step_ms.median") + " ms a step";
+  if (a.is_smallest_equal) return text;
+  return text + "; " + s.Size(0) + " takes " +
+         s.Answer("smallest_over_best", 2) + " times as long";
+}
+
+// What the figures explain of a difference.
+Sentence Explained(double reason_ms, double more_ms, const Sentence& reason) {
+  if (reason_ms >= more_ms) return ": enough to explain it.";
+  return Sentence(": ") + reason +
+         " ms of it, the rest these figures do not explain.";
 }
 
 // Why not smaller.
@@ -81,52 +133,102 @@ Sentence Latency(const Shown& s) {
     return s.Point(i, "num_buckets", 0) + " x " + s.Of("link.latency_us") +
            " us = " + s.Answer(latency) + " ms";
   };
-  if (a.best == 0) {
-    return Sentence(
-               "On the left nothing is lost: the smallest size is the "
-               "fastest, its latency ") +
-           times_alpha(0, "smallest_latency_ms") + ".";
+  const Sentence smallest = times_alpha(0, "smallest_latency_ms");
+  if (a.is_smallest_equal) {
+    return Sentence("On the left nothing measurable is lost: ") + s.Size(0) +
+           " is as fast, its latency " + smallest + ".";
   }
-  Sentence text = Sentence("On the left latency: ") +
-                  times_alpha(0, "smallest_latency_ms") + " with " + s.Size(0) +
-                  ", ";
-  text += times_alpha(a.best, "best_latency_ms") + " with " + s.Size(a.best);
-  if (a.bucket_us == 0) return text + ".";
-  return text + "; in a step a bucket more costs " + s.Answer("bucket_us") +
-         " us.";
+  Sentence text = Sentence("On the left ") + s.Size(0) + " takes " +
+                  s.Answer("smallest_more_ms") + " ms more than " +
+                  s.Size(a.best);
+  if (a.latency_more_ms < kShownMs) {
+    return text + ", not for its latency: " + smallest + " for either.";
+  }
+  text += Sentence("; latency is ") + smallest + ", not " +
+          times_alpha(a.best, "best_latency_ms");
+  return text + Explained(a.latency_more_ms, a.smallest_more_ms,
+                          s.Answer("latency_more_ms"));
 }
 
 // Why not larger.
 Sentence Tail(const Shown& s) {
+  const BucketAnswer& a = s.answer;
   const size_t last = s.sweep.points.size() - 1;
-  const size_t best = s.answer.best;
   const auto exposed = [&s](size_t i) {
     return s.Point(i, "exposed_ms") + " ms (" + s.Point(i, "model_exposed_ms") +
            " by the model)";
   };
-  if (best == last) {
-    return Sentence(
-               "On the right nothing is lost: the largest size is the "
-               "fastest, its exposed tail ") +
-           exposed(last) + ".";
+  if (a.is_largest_equal) {
+    return Sentence("On the right nothing measurable is lost: ") +
+           s.Size(last) + " is as fast, its exposed tail " + exposed(last) +
+           ".";
   }
-  return Sentence("On the right the exposed tail: after the last gradient ") +
-         s.Size(last) + " buckets wait " + exposed(last) + ", " + s.Size(best) +
-         " " + exposed(best) + ".";
+  Sentence text = Sentence("On the right ") + s.Size(last) + " takes " +
+                  s.Answer("largest_more_ms") + " ms more than " +
+                  s.Size(a.best);
+  if (a.tail_more_ms < kShownMs) {
+    return text + ", not for its exposed tail: " + exposed(last) + ", there " +
+           exposed(a.best) + ".";
+  }
+  text += Sentence("; its exposed tail is ") + exposed(last) + ", not " +
+          exposed(a.best);
+  return text +
+         Explained(a.tail_more_ms, a.largest_more_ms, s.Answer("tail_more_ms"));
 }
 
 Sentence Overlap(const Shown& s) {
-  const double without = s.sweep.no_overlap_ms.median;
+  const Quartiles& over = s.sweep.no_overlap_over_best_percent;
   const Sentence ms = s.Of("no_overlap_ms.median") + " ms";
-  if (without > s.Best().step_ms.high) {
-    return Sentence("Without overlap ") + ms + ", " +
-           s.Answer("no_overlap_over_best", 2) + " times as long.";
+  const std::string path = "no_overlap_over_best_percent.";
+  const Sentence percent = s.Of(path + "median") +
+                           " % turn by turn (quartiles " + s.Of(path + "low") +
+                           " to " + s.Of(path + "high") + ").";
+  if (over.low > 0) {
+    return Sentence("Without overlap ") + ms + ", longer by " + percent;
   }
-  if (without < s.Best().step_ms.low) {
-    return Sentence("Overlap costs time here: without it ") + ms + ".";
+  if (over.high < 0) {
+    return Sentence("Overlap costs time here: without it ") + ms + ", " +
+           percent;
   }
-  return Sentence("Overlap gains nothing here: without it ") + ms +
-         ", within the quartiles.";
+  return Sentence("Overlap gains nothing measurable here: without it ") + ms +
+         ", " + percent;
+}
+
+// Sizes below a parameter's make the same buckets: they differ by noise alone.
+Sentence SameBuckets(const Shown& s) {
+  const size_t last = s.answer.same_to;
+  if (last == 0) return {};
+  size_t least = 0, most = 0;
+  for (size_t i = 0; i <= last; ++i) {
+    const auto ms = [&s](size_t at) {
+      return s.sweep.points[at].step_ms.median;
+    };
+    if (ms(i) < ms(least)) least = i;
+    if (ms(i) > ms(most)) most = i;
+  }
+  return s.Size(0) + " to " + s.Size(last) + " make the same " +
+         s.Point(0, "num_buckets", 0) +
+         " buckets, as no parameter is split: their " +
+         s.Point(least, "step_ms.median") + " to " +
+         s.Point(most, "step_ms.median") + " ms are noise.";
+}
+
+// Most of what the model is too slow by is latency that steps do not have.
+bool IsLatencyTheModelsExcess(const Shown& s) {
+  const BucketPoint& farthest = s.sweep.points[s.answer.farthest];
+  const double hidden_us = s.sweep.link.latency_us - s.answer.bucket_us;
+  return s.sweep.points[0].num_buckets > s.Best().num_buckets &&
+         2 * hidden_us * static_cast<double>(farthest.num_buckets) / 1e3 >=
+             farthest.model_step_ms - farthest.step_ms.median;
+}
+
+// Averaging adds more than its collectives take, and most of what the model
+// lacks.
+bool IsAddedWhatTheModelLacks(const Shown& s) {
+  const BucketPoint& farthest = s.sweep.points[s.answer.farthest];
+  return s.answer.added_ms > s.answer.collectives_ms &&
+         2 * s.answer.added_ms >=
+             farthest.step_ms.median - farthest.model_step_ms;
 }
 
 // The reason that the figures support, if any.
@@ -134,20 +236,21 @@ Sentence WhyTheModelIsWrong(const Findings& findings, const Shown& s) {
   const BucketAnswer& a = s.answer;
   const int cores = findings.conditions.cores;
   const bool is_too_fast = a.farthest_percent < 0;
-  if (is_too_fast && s.sweep.ranks >= cores && a.added_ms > 0) {
+  if (is_too_fast && s.sweep.ranks >= cores && IsAddedWhatTheModelLacks(s)) {
     const std::string who =
         s.sweep.ranks > cores ? " ranks share " : " ranks take all ";
-    return s.Of("ranks", 0) + who + s.figures.Number("conditions.cores") +
-           " cores, and communication takes the cores that compute, which the "
-           "model lets it have for nothing: averaging adds " +
+    return s.Of("ranks", 0) + who + Cores(s.figures, cores) +
+           ", and communication takes from computing, which the model lets it "
+           "have for nothing: there averaging adds " +
            s.Answer("added_ms") + " ms to the " + s.Of("alone_ms.median") +
            " without it, its all-reduces alone take " +
            s.Answer("collectives_ms") + ".";
   }
-  if (!is_too_fast && a.bucket_us < s.sweep.link.latency_us &&
-      s.sweep.points[0].num_buckets > s.Best().num_buckets) {
-    return Sentence("in a step a bucket more costs ") + s.Answer("bucket_us") +
-           " us, not the " + s.Of("link.latency_us") +
+  if (!is_too_fast && IsLatencyTheModelsExcess(s)) {
+    Sentence text = "in a step a bucket more costs ";
+    text += a.is_smallest_equal ? Sentence("nothing measurable")
+                                : s.Answer("bucket_us") + " us";
+    return text + ", not the " + s.Of("link.latency_us") +
            " us of a collective alone: posted ahead, it finds its peers there.";
   }
   return "these figures do not show why.";
@@ -155,6 +258,9 @@ Sentence WhyTheModelIsWrong(const Findings& findings, const Shown& s) {
 
 Sentence Disagreement(const Findings& findings, const Shown& s) {
   const BucketAnswer& a = s.answer;
+  if (!std::isfinite(a.farthest_percent)) {
+    return "These figures cannot be set against the model's.";
+  }
   if (std::abs(a.farthest_percent) < kAgreesPercent) {
     return Sentence("The model is off by ") + s.Answer("farthest_percent") +
            " % at most.";
@@ -190,6 +296,9 @@ struct Cost {
     return cost.extra_percent.low <= cost.model_extra_percent &&
            cost.model_extra_percent <= cost.extra_percent.high;
   }
+  bool IsMeasurable() const {
+    return cost.extra_percent.low > 0 || cost.extra_percent.high < 0;
+  }
   bool IsFaster() const {
     return cost.extra_percent.median < cost.model_extra_percent;
   }
@@ -216,11 +325,13 @@ Sentence FullSentence(const Cost& c, const Cost& none) {
   if (c.IsAsModelled()) return text + ", as the FLOPs say.";
   text += Sentence(", ") + c.Of("beyond_model_points") + " points from that: ";
   if (c.IsFaster()) {
-    return text + "less memory is cheaper to get, at most " +
+    return text + "it may be that less memory is cheaper to get, at most " +
            c.MiB("peak_bytes") + " of activations, not " +
            none.MiB("peak_bytes") + ".";
   }
-  return text + "norms, softmax and copies, no FLOPs here, run twice too.";
+  return text +
+         "norms, softmax and copies, no FLOPs here, run twice too; how long "
+         "they take was not measured.";
 }
 
 Sentence SelectiveSentence(const Cost& c) {
@@ -229,11 +340,12 @@ Sentence SelectiveSentence(const Cost& c) {
       c.Of("model_extra_percent") + " % by FLOPs, " + Measured(c);
   if (c.IsAsModelled()) return text + ", as they say.";
   if (c.IsFaster()) {
-    return text + ": with less memory to get, at most " + c.MiB("peak_bytes") +
-           " of activations.";
+    return text + ": it may be for less memory to get, at most " +
+           c.MiB("peak_bytes") + " of activations.";
   }
   return text +
-         ": softmax and mask are no FLOPs here, but much memory to go through.";
+         ": softmax and mask, no FLOPs here, run twice too; how long they take "
+         "was not measured.";
 }
 
 Sentence FormulaOfSaved(const Findings& findings, const Figures& figures) {
@@ -284,17 +396,14 @@ Sentence Headline(const Findings& findings, const Figures& figures) {
            figures.Number("memory.answer.difference_bytes") + " bytes";
   }
   const Shown s = ShownSweep(findings, figures);
-  text += Sentence("; ") + s.Size(s.answer.best) + " buckets are fastest, " +
-          s.Point(s.answer.best, "step_ms.median") + " ms a step";
-  if (s.answer.best != 0) {
-    text +=
-        Sentence(" (") + s.Size(0) + ": " + s.Point(0, "step_ms.median") + ")";
-  }
+  text += Sentence("; with ") + s.Of("ranks", 0) + " ranks " + Fastest(s);
   if (const auto full = FindCost(findings.recompute, "full")) {
     const Cost c = CostAt(findings, figures, *full);
-    text += Sentence("; recomputing every block costs ") +
-            c.Of("extra_percent.median", 0) + " % time and saves " +
-            c.Of("peak_saves_percent", 0) + " % of the activations' peak";
+    text += Sentence("; recomputing every block costs ");
+    text += c.IsMeasurable() ? c.Of("extra_percent.median", 0) + " % time"
+                             : Sentence("no measurable time");
+    text += Sentence(" and saves ") + c.Of("peak_saves_percent", 0) +
+            " % of the activations' peak";
   }
   return text;
 }
@@ -317,9 +426,9 @@ std::vector<Sentence> ConditionLines(const Findings& findings,
               ": " + ModelsLine(findings, f) + ".",
           Sentence("Ranks ") + ranks + " as " + f.Quote("conditions.backend") +
               "; data " + f.Quote("conditions.data") + ", seed " +
-              f.Number("conditions.seed") + "; " + f.Quote("conditions.date") +
-              ", " + f.Quote("conditions.host") + ", " +
-              f.Number("conditions.cores") + " cores; " +
+              Seed(findings.conditions.seed) + "; " +
+              f.Quote("conditions.date") + ", " + f.Quote("conditions.host") +
+              ", " + Cores(f, findings.conditions.cores) + "; " +
               f.Number("conditions.seconds") + " s in all.",
           versions + "; commit " + f.Quote("conditions.commit") + "."};
 }
@@ -355,8 +464,14 @@ std::vector<Sentence> MemorySentences(const Findings& findings,
 std::vector<Sentence> BucketSentences(const Findings& findings,
                                       const Figures& figures) {
   const Shown s = ShownSweep(findings, figures);
-  return {Optimum(s), Latency(s), Tail(s), Overlap(s),
-          Disagreement(findings, s)};
+  std::vector<Sentence> all = {Optimum(s)};
+  const Sentence same = SameBuckets(s);
+  if (!same.IsEmpty()) all.push_back(same);
+  for (const Sentence& sentence :
+       {Latency(s), Tail(s), Overlap(s), Disagreement(findings, s)}) {
+    all.push_back(sentence);
+  }
+  return all;
 }
 
 std::vector<Sentence> RecomputeSentences(const Findings& findings,
@@ -383,20 +498,25 @@ std::vector<Sentence> LimitSentences(const Findings& findings,
   }
   if (most > findings.conditions.cores) {
     ranks = Sentence("More ranks than the ") +
-            figures.Number("conditions.cores") +
-            " cores share them: their steps are longer for that alone.";
+            Cores(figures, findings.conditions.cores) +
+            " share them: their times are not those of a core each.";
   }
   std::vector<Sentence> all = {
       are_threads
           ? Sentence("Shared memory is not a network: alpha and beta are this "
-                     "host's, a cluster's optimum lies elsewhere.")
+                     "host's, a cluster's optimum may lie elsewhere.")
           : Sentence("Processes of one host are no network: alpha and beta are "
-                     "this host's, a cluster's optimum lies elsewhere."),
+                     "this host's, a cluster's optimum may lie elsewhere."),
       Sentence("Times are medians with quartiles of ") +
           ShownSweep(findings, figures).Of("turns", 0) +
           " interleaved turns of every bucket size and " +
           figures.Number("recompute.turns") +
           " of every policy, on one host, warm-up left out."};
+  const int turns = std::min(ShownSweep(findings, figures).sweep.turns,
+                             findings.recompute.turns);
+  if (turns < kFewestTurns) {
+    all.push_back("So few turns are a trial, no figures to rely on.");
+  }
   if (!ranks.IsEmpty()) all.push_back(ranks);
   return all;
 }

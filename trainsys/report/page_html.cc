@@ -14,11 +14,11 @@
 namespace trainsys {
 namespace {
 
-// Type of 8.5 pt on paper; all lengths follow it.
+// Type of 8.4 pt on paper; all lengths follow it.
 constexpr std::string_view kStyle = R"(
-@page { size: A4; margin: 6mm 8mm; }
+@page { size: A4; margin: 5mm 8mm; }
 html { font-size: 14.5px; }
-@media print { html { font-size: 11.4px; } }
+@media print { html { font-size: 11.2px; } }
 body { margin: 0; background: var(--paper); color: var(--ink);
   font: 1rem/1.1 "Liberation Sans", Arial, Helvetica,
   "DejaVu Sans Condensed", sans-serif; }
@@ -40,17 +40,20 @@ th, td { padding: 0 .35rem; text-align: right; vertical-align: top;
   border-bottom: .5px solid var(--grid); white-space: nowrap; }
 th { font-weight: 400; }
 thead th { color: var(--muted); }
-th:first-child, .formulas td:nth-child(2), .formulas th:nth-child(2) {
-  text-align: left; padding-left: 0; }
-.formulas td:nth-child(2) { white-space: normal; }
+th:first-child { text-align: left; padding-left: 0; }
+.formulas td:nth-child(2), .formulas th:nth-child(2) { text-align: left; }
+.formulas td:nth-child(2), .sweep td { white-space: normal; }
+.sweep td, .sweep th { padding: 0 .2rem; }
+.sweep th:first-child { padding-left: 0; }
 .picture { max-width: 100%; height: auto; display: block; }
 .picture .area { stroke: var(--paper); stroke-width: .6px; }
 .columns { display: flex; justify-content: space-between;
   column-gap: 1rem; }
 .columns > .rest { flex: 1 1 0; }
-@media (max-width: 50rem) { .columns { flex-wrap: wrap; } }
+@media screen and (max-width: 50rem) { .columns { flex-wrap: wrap; } }
 details { margin: .5rem 0; }
 @media print { main { width: auto; max-width: none; margin: 0; }
+  .conditions, .conditions code { font-size: .88rem; }
   details { display: none; } }
 )";
 
@@ -130,7 +133,7 @@ std::string MemoryPart(const Findings& findings, const Figures& figures) {
 std::string BucketPart(const Findings& findings, const Figures& figures) {
   return "<h2>2 Bucket size</h2>\n" +
          Columns(BucketChart(findings.buckets, findings.conditions.cores),
-                 AsHtml(SweepTable(findings, figures), "wide")) +
+                 AsHtml(SweepTable(findings, figures), "wide sweep")) +
          Paragraph(BucketSentences(findings, figures)) +
          "<details><summary>Every size</summary>\n" +
          AsHtml(AllSizesTable(findings, figures)) + "</details>\n";

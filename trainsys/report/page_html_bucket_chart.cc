@@ -52,13 +52,22 @@ class BucketPicture {
     const BucketPoint& best = sweep_.points[answer_.best];
     const BucketPoint& model = sweep_.points[answer_.model_best];
     return fmt::format(
-        "{} ranks, sizes from {} to {}: measured least {:.1f} ms with {}, by "
-        "the model {:.1f} ms with {}; without overlap {:.1f} ms. The vertical "
-        "axis does not begin at 0.",
+        "{} ranks, sizes from {} to {}: measured least {:.1f} ms with {}{}, by "
+        "the model {:.1f} ms with {}{}; without overlap {:.1f} ms. The "
+        "vertical axis does not begin at 0.",
         sweep_.ranks, BinaryBytes(sweep_.points.front().bucket_bytes),
         BinaryBytes(sweep_.points.back().bucket_bytes), best.step_ms.median,
-        BinaryBytes(best.bucket_bytes), model.model_step_ms,
-        BinaryBytes(model.bucket_bytes), sweep_.no_overlap_ms.median);
+        BinaryBytes(best.bucket_bytes), AsFast(answer_.equal),
+        model.model_step_ms, BinaryBytes(model.bucket_bytes),
+        AsFast(answer_.model_equal), sweep_.no_overlap_ms.median);
+  }
+
+  // " (7 as fast from 64 KiB to 4 MiB)".
+  std::string AsFast(const EqualSizes& equal) const {
+    if (equal.count == 1) return "";
+    return fmt::format(" ({} as fast from {} to {})", equal.count,
+                       BinaryBytes(sweep_.points[equal.from].bucket_bytes),
+                       BinaryBytes(sweep_.points[equal.to].bucket_bytes));
   }
 
   double X(const BucketPoint& point) const {
@@ -106,10 +115,12 @@ class BucketPicture {
     svg_.Add("path", {{"class", "stroke2 dashed"}, {"d", PolyLine(places)}});
     for (size_t i = 0; i < sweep_.points.size(); ++i) {
       const BucketPoint& p = sweep_.points[i];
-      const double half = i == answer_.model_best ? 5.5 : 2.5;
+      const bool is_best =
+          i == answer_.model_best && answer_.model_equal.count == 1;
+      const double half = is_best ? 5.5 : 2.5;
       svg_.Add(
           "rect",
-          {{"class", i == answer_.model_best ? "hollow stroke2" : "fill2"},
+          {{"class", is_best ? "hollow stroke2" : "fill2"},
            {"x", Px(X(p) - half)},
            {"y", Px(y_.At(p.model_step_ms) - half)},
            {"width", Px(2 * half)},
@@ -133,13 +144,13 @@ class BucketPicture {
   void DrawPoint(size_t i) {
     const BucketPoint& p = sweep_.points[i];
     DrawBar(svg_, X(p), y_.At(p.step_ms.low), y_.At(p.step_ms.high));
-    const bool is_best = i == answer_.best;
+    const bool is_best = i == answer_.best || IsAsFast(p);
     svg_.Add(
         "circle",
         {{"class", is_best ? "hollow stroke1" : "fill1"},
          {"cx", Px(X(p))},
          {"cy", Px(y_.At(p.step_ms.median))},
-         {"r", is_best ? "6" : "3"},
+         {"r", is_best ? "5" : "3"},
          {"data-json", fmt::format("{}.points.{}.step_ms.median", path_, i)},
          {"data-value", fmt::format("{}", p.step_ms.median)}},
         fmt::format("{}: {:.1f} ms (quartiles {:.1f} to {:.1f}), {} "
@@ -166,19 +177,19 @@ class BucketPicture {
                         {"cx", Px(x + 10)},
                         {"cy", Px(y - 4)},
                         {"r", "3"}});
-    key("stroke1", "measured", 66);
+    key("stroke1", "measured", 62);
     svg_.Add("rect", {{"class", "fill2"},
                       {"x", Px(x + 7.5)},
                       {"y", Px(y - 6.5)},
                       {"width", "5"},
                       {"height", "5"}});
     key("stroke2 dashed", "model", 50);
-    key("stroke3 dotted", "no overlap", 70);
+    key("stroke3 dotted", "no overlap", 66);
     svg_.Add("circle", {{"class", "hollow axis"},
                         {"cx", Px(x + 7)},
                         {"cy", Px(y - 4)},
                         {"r", "5"}});
-    svg_.AddText(x + 16, y, "least");
+    svg_.AddText(x + 16, y, "fastest");
   }
 
   const BucketSweep& sweep_;

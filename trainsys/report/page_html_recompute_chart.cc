@@ -31,10 +31,11 @@ class RecomputePicture {
     svg_.AddText(x_.End(), third - 4,
                  fmt::format("one more forward, {:.1f} %", kForwardPercent),
                  "end halo");
-    for (size_t i = 0; i < recompute_.costs.size(); ++i) DrawModel(i);
-    for (size_t i = 0; i < recompute_.costs.size(); ++i) DrawCost(i);
+    // Names first: where they have no free place, points lie over them.
     TakePlaces();
     for (size_t i = 0; i < recompute_.costs.size(); ++i) DrawName(i);
+    for (size_t i = 0; i < recompute_.costs.size(); ++i) DrawModel(i);
+    for (size_t i = 0; i < recompute_.costs.size(); ++i) DrawCost(i);
     return svg_.Finish();
   }
 
@@ -140,11 +141,10 @@ class RecomputePicture {
   // Where no name can stand: points, their bars, the axis and the third.
   void TakePlaces() {
     for (const RecomputeCost& c : recompute_.costs) {
-      for (const double percent :
-           {c.extra_percent.median, c.model_extra_percent, c.extra_percent.low,
-            c.extra_percent.high}) {
-        taken_.push_back({X(c) - 4, y_.At(percent) - 4, 8, 8});
-      }
+      const auto [least, most] = std::minmax(
+          {c.extra_percent.low, c.extra_percent.high, c.model_extra_percent});
+      const double top = y_.At(most) - 4;
+      taken_.push_back({X(c) - 4, top, 8, y_.At(least) + 4 - top});
     }
     for (const double percent : {y_.From(), kForwardPercent}) {
       taken_.push_back(
@@ -162,7 +162,8 @@ class RecomputePicture {
       return Box{left, top, width, kHigh};
     };
     std::vector<Box> tries;
-    for (const double up : {0.0, 7.0, -7.0, 12.0, -12.0, 18.0, 24.0}) {
+    for (const double up :
+         {0.0, 7.0, -7.0, 12.0, -12.0, 18.0, -18.0, 24.0, -24.0}) {
       const double top = y - kHigh / 2 - up;
       if (x + 8 + width < x_.End()) tries.push_back(box(x + 8, top));
       tries.push_back(box(x - 8 - width, top));

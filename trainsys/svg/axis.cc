@@ -46,13 +46,29 @@ bool Box::Meets(const Box& other) const {
          top < other.top + other.height && other.top < top + height;
 }
 
+namespace {
+
+// The area that both cover.
+double Shared(const Box& a, const Box& b) {
+  if (!a.Meets(b)) return 0;
+  const double width =
+      std::min(a.left + a.width, b.left + b.width) - std::max(a.left, b.left);
+  const double height =
+      std::min(a.top + a.height, b.top + b.height) - std::max(a.top, b.top);
+  return width * height;
+}
+
+}  // namespace
+
 Box PlaceFree(const std::vector<Box>& tries, std::vector<Box>& taken) {
-  const auto is_free = [&taken](const Box& box) {
-    return std::none_of(taken.begin(), taken.end(),
-                        [&box](const Box& b) { return box.Meets(b); });
+  const auto covered = [&taken](const Box& box) {
+    double area = 0;
+    for (const Box& other : taken) area += Shared(box, other);
+    return area;
   };
-  const auto found = std::find_if(tries.begin(), tries.end(), is_free);
-  taken.push_back(found == tries.end() ? tries.front() : *found);
+  taken.push_back(*std::min_element(
+      tries.begin(), tries.end(),
+      [&](const Box& a, const Box& b) { return covered(a) < covered(b); }));
   return taken.back();
 }
 

@@ -36,7 +36,7 @@ struct Stretch {
 Stretch RoundStretch(double from, double to, int count);
 
 // A label's place: the first of `tries` that lies free of all in `taken`, else
-// the first; `taken` then has it too.
+// the one that covers least of them; `taken` then has it too.
 struct Box {
   double left = 0, top = 0, width = 0, height = 0;
 

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <atomic>
+#include <cerrno>
 #include <cstddef>
 
 namespace trainsys {
@@ -19,9 +20,17 @@ static_assert(std::atomic<int>::is_always_lock_free);
 // Of kTaken, before; written and read by the thread that owns the scope.
 std::array<struct sigaction, kTaken.size()> g_before;
 
+constexpr char kNoted[] = "\nending after this step; again: at once\n";
+
 void OnSignal(int signal) {
   int none = 0;
   if (!g_noted.compare_exchange_strong(none, signal)) _exit(128 + signal);
+  const int before = errno;
+  if (isatty(STDERR_FILENO)) {
+    [[maybe_unused]] const ssize_t written =
+        write(STDERR_FILENO, kNoted, sizeof(kNoted) - 1);
+  }
+  errno = before;
 }
 
 }  // namespace

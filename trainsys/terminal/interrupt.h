@@ -7,7 +7,7 @@ namespace trainsys {
 
 // While it lives, the first SIGINT, SIGTERM or SIGHUP is only noted; a second
 // one ends the process at once, with 128 + its number. One that the process
-// ignored stays ignored.
+// ignored stays ignored. Where stderr is a terminal, a line there says so.
 // Threads: one such object at a time in a process.
 class InterruptScope {
  public:

@@ -51,23 +51,20 @@ void Progress::Show(const std::string& what, int64_t done, int64_t all,
     const int64_t tenth = all > 0 ? 10 * done / all : 0;
     if (tenth == shown_tenth_) return;
     shown_tenth_ = tenth;
-    fmt::print(stream_, "{}\n", Line(done, all, detail));
-    std::fflush(stream_);
+    Put(Line(done, all, detail) + "\n", stream_);
   }
 }
 
 void Progress::Clear() {
   if (!is_drawn_) return;
-  fmt::print(stream_, "{}", kToBeginAndErase);
-  std::fflush(stream_);
+  Put(kToBeginAndErase, stream_);
   is_drawn_ = false;
 }
 
 // The last column stays free: a character there may break the line.
 void Progress::Draw(const std::string& line) {
   const size_t columns = WidthOf(stream_) - 1;
-  fmt::print(stream_, "{}{}", kToBeginAndErase, CutToColumns(line, columns));
-  std::fflush(stream_);
+  Put(kToBeginAndErase + CutToColumns(line, columns), stream_);
   is_drawn_ = true;
 }
 

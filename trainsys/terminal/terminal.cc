@@ -53,6 +53,11 @@ bool WantsColour(std::FILE* stream) {
   return Variable("NO_COLOR").empty() && IsTerminal(stream);
 }
 
+void Put(const std::string& text, std::FILE* stream) {
+  std::fputs(text.c_str(), stream);
+  std::fflush(stream);
+}
+
 std::string Paint(const std::string& text, std::FILE* stream) {
   if (!WantsColour(stream)) return text;
   std::string painted;

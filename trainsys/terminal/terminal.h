@@ -16,6 +16,10 @@ size_t WidthOf(std::FILE* stream);
 // A terminal, unless NO_COLOR is set (https://no-color.org).
 bool WantsColour(std::FILE* stream);
 
+// Writes it at once. Where nobody takes it, it is lost: no training ends for
+// that.
+void Put(const std::string& text, std::FILE* stream);
+
 // Text on its way to `stream`: where that wants colour, a PASS that begins a
 // line is green and a FAIL red.
 std::string Paint(const std::string& text, std::FILE* stream);

@@ -86,6 +86,10 @@ double Link::TimeUs(int64_t bytes) const {
 Link FitLink(std::span<const LinkSample> samples) {
   Check(samples);
   const Line line = BestAllowed(Sums(samples));
+  if (!std::isfinite(line.latency_us) || !std::isfinite(line.us_per_byte)) {
+    throw InvalidArgument(
+        "FitLink: times too far apart, expected a line through them");
+  }
   return {line.latency_us, 1 / line.us_per_byte};
 }
 
