@@ -9,6 +9,7 @@
 #include "tools/help_formatter.h"
 #include "tools/json_config.h"
 #include "trainsys/terminal/interrupt.h"
+#include "trainsys/terminal/terminal.h"
 
 namespace trainsys {
 namespace {
@@ -41,7 +42,8 @@ int SignalIn(std::exception_ptr error) {
 
 // `code`, or that of a stdout which did not take all that was printed.
 int Flushed(const CLI::App& app, int code) {
-  if (std::fflush(stdout) == 0 && !std::ferror(stdout)) return code;
+  const bool is_written = std::fflush(stdout) == 0 && !std::ferror(stdout);
+  if (is_written || code != 0) return code;
   return Complain(app, "what it printed could not be written to stdout",
                   kExitFailed);
 }
@@ -72,6 +74,7 @@ CLI::Validator SeedCheck() {
 }
 
 std::optional<int> Parse(CLI::App& app, int argc, char** argv) {
+  OpenStandardDescriptors();
   Prepare(app);
   const CLI::Option* const print =
       app.add_flag("--print-config", kPrintConfig)->configurable(false);

@@ -116,6 +116,7 @@ class Report {
     progress_.Clear();
   }
 
+  void ClearProgress() { progress_.Clear(); }
   Findings& findings() { return findings_; }
   const std::vector<Recorder>& recorders() const { return recorders_; }
 
@@ -209,6 +210,7 @@ int MeasureAndWrite(const Flags& flags, const Placement& placement,
     report.Measure();
   } catch (const Interrupted& interrupted) {
     stop_signal = interrupted.signal();
+    report.ClearProgress();
   }
   findings.is_interrupted = stop_signal != 0;
   findings.conditions.seconds =

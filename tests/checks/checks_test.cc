@@ -57,11 +57,11 @@ INSTANTIATE_TEST_SUITE_P(
              {false, true, false, true},
              "were not gathered"},
         Case{"launch-at-end",
-             {true, false, false, false},
+             {true, false, false, true},
              "0 of 5 asynchronous reductions were posted inside"},
         Case{"params-saved", {false, false, true, false}, "bytes raw"},
         Case{"wait-in-hook",
-             {true, false, false, false},
+             {true, false, false, true},
              "5 of 5 reductions were waited for inside backward"}),
     [](const auto& info) {
       std::string name = info.param.fault.empty() ? "none" : info.param.fault;

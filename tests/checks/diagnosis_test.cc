@@ -24,6 +24,8 @@ constexpr TrainingLimits kLimits{.tolerance = 1e-5,
                                  .needs_equal_bits = true,
                                  .num_parameters = 8,
                                  .num_elems = 10'000,
+                                 .largest_elems = 4'000,
+                                 .bucket_bytes = 12'000,
                                  .has_overlap = true,
                                  .has_sharding = true};
 
@@ -34,10 +36,13 @@ std::vector<RankFacts> RightRanks() {
     g = {.largest = 1, .from_sum = 1, .from_fraction = 0.5, .from_own = 0.7};
   }
   for (BackwardTraffic& t : right.traffic) {
-    t = {.posted_inside = 3, .before_last = 2};
+    t = {.posted_inside = 3,
+         .before_last = 2,
+         .bytes_inside = 40'000,
+         .largest_bytes = 16'000};
   }
   right.norm = right.expected_norm = 2;
-  right.state_bytes = 40'000;
+  right.state_bytes = right.kept_bytes = 40'000;
   right.is_equal = 1;
   return {right, right};
 }
@@ -112,8 +117,12 @@ INSTANTIATE_TEST_SUITE_P(
                   [](RankFacts& r) { r.update_from_rank0 = 0.01; }},
         WrongRank{"rank 1 holds 80000 bytes of optimizer state",
                   [](RankFacts& r) { r.state_bytes = 80'000; }},
+        WrongRank{"rank 1 keeps 80000 bytes beside parameters and gradients "
+                  "(StateBytes() says 40000), where the whole is 80000: it is "
+                  "not sharded",
+                  [](RankFacts& r) { r.kept_bytes = 80'000; }},
         WrongRank{"40000 bytes of optimizer state on all ranks",
-                  [](RankFacts& r) { r.state_bytes = 0; }},
+                  [](RankFacts& r) { r.state_bytes = r.kept_bytes = 0; }},
         WrongRank{"GradNorm() of rank 1 is 1",
                   [](RankFacts& r) { r.norm = 1; }},
         WrongRank{"GradNorm() of rank 1 is nan",
@@ -135,7 +144,77 @@ INSTANTIATE_TEST_SUITE_P(
         WrongRank{"8 reductions inside backward for 8 parameters",
                   [](RankFacts& r) { r.traffic[0].posted_inside = 8; }},
         WrongRank{"all 3 reductions were posted after the last gradient",
-                  [](RankFacts& r) { r.traffic[0].before_last = 0; }}));
+                  [](RankFacts& r) { r.traffic[0].before_last = 0; }},
+        WrongRank{"reductions of 39996 bytes inside backward, where the "
+                  "gradients are 40000",
+                  [](RankFacts& r) { r.traffic[0].bytes_inside = 39'996; }},
+        WrongRank{"2 blocking reductions after backward",
+                  [](RankFacts& r) { r.traffic[0].blocking_after = 2; }},
+        WrongRank{"a bucket of 16516 bytes, where bucket_bytes is 12000 and "
+                  "the largest gradient 16000",
+                  [](RankFacts& r) { r.traffic[0].largest_bytes = 16'516; }}));
+
+// A case of how many bytes of state each of four ranks holds.
+struct Shards {
+  std::string name;
+  std::vector<int64_t> bytes;
+  std::string words;  // of what is wrong; empty: nothing is
+};
+void PrintTo(const Shards& shards, std::ostream* out) { *out << shards.name; }
+
+class ShardsTest : public testing::TestWithParam<Shards> {};
+
+TEST_P(ShardsTest, MayBeWholeParametersButNotEverything) {
+  std::vector<RankFacts> ranks(4, RightRanks()[0]);
+  for (size_t r = 0; r < ranks.size(); ++r) {
+    ranks[r].state_bytes = ranks[r].kept_bytes = GetParam().bytes[r];
+  }
+  const auto found = Diagnose(kLimits, ranks);
+  EXPECT_EQ(found.has_value(), !GetParam().words.empty());
+  EXPECT_THAT(found ? found->seen : "", HasSubstr(GetParam().words));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    FourRanks, ShardsTest,
+    testing::Values(
+        Shards{"elements", {20'000, 20'000, 20'000, 20'000}, ""},
+        Shards{"padded", {20'480, 20'480, 20'480, 20'480}, ""},
+        Shards{"whole_parameters", {32'000, 16'000, 16'000, 16'000}, ""},
+        Shards{"largest_on_a_full_rank", {52'000, 12'000, 8'000, 8'000}, ""},
+        Shards{
+            "a_copy_of_its_parameters", {30'000, 30'000, 30'000, 30'000}, ""},
+        Shards{"uneven",
+               {60'000, 8'000, 8'000, 4'000},
+               "rank 0 holds 60000 bytes of optimizer state, where the whole "
+               "is 80000: more than a shard"},
+        Shards{"everything_on_one",
+               {80'000, 0, 0, 0},
+               "rank 0 holds 80000 bytes of optimizer state, where the whole "
+               "is 80000: it is not sharded"},
+        Shards{"twice",
+               {40'000, 40'000, 40'000, 40'000},
+               "all ranks together hold 160000 bytes"}),
+    [](const auto& info) { return info.param.name; });
+
+TEST(DiagnosisTest, ALargeParameterIsNoExcuseForHoldingEverything) {
+  TrainingLimits limits = kLimits;
+  limits.largest_elems = 9'000;
+  std::vector<RankFacts> ranks(4, RightRanks()[0]);
+  for (RankFacts& rank : ranks) {
+    rank.kept_bytes = rank.state_bytes = 80'000;
+  }
+  EXPECT_THAT(Diagnose(limits, ranks)->seen, HasSubstr("it is not sharded"));
+}
+
+TEST(DiagnosisTest, TheLargestGradientMayHaveABucketOfItsOwnAndItsPadding) {
+  std::vector<RankFacts> ranks = RightRanks();
+  ranks[0].traffic[0].largest_bytes = 16'000 + 8 * 64;
+  EXPECT_FALSE(Diagnose(kLimits, ranks));
+  TrainingLimits limits = kLimits;
+  limits.bucket_bytes = 20'000;
+  ranks[0].traffic[0].largest_bytes = 20'000;
+  EXPECT_FALSE(Diagnose(limits, ranks));
+}
 
 TEST(DiagnosisTest, TellsAnOptimizerThatDoesNothingFromOneThatForgetsATail) {
   std::vector<RankFacts> ranks = RightRanks();
@@ -211,10 +290,12 @@ INSTANTIATE_TEST_SUITE_P(
                         f.is_equal_with_dropout = false;
                       }}));
 
-Record Reduction(int64_t posted_ns, bool is_async, int64_t wait_began_ns = 0) {
+Record Reduction(int64_t posted_ns, bool is_async, int64_t wait_began_ns = 0,
+                 int64_t bytes = 4) {
   Record record;
   record.operation = Operation::kAllReduce;
   record.channel = "of whoever posts";
+  record.bytes = bytes;
   record.is_async = is_async;
   record.posted_ns = posted_ns;
   record.wait_began_ns = wait_began_ns;
@@ -225,11 +306,12 @@ TEST(BackwardTrafficTest, CountsReductionsByWhenTheyWerePostedAndWaitedFor) {
   Recorder recorder(/*rank=*/0);
   recorder.Add(Reduction(99, /*is_async=*/true));  // before
   recorder.Add(Reduction(100, true, 199));         // waited for inside
-  recorder.Add(Reduction(150, true, 200));
+  recorder.Add(Reduction(150, true, 200, /*bytes=*/100));
   recorder.Add(Reduction(180, true));  // never waited for
   recorder.Add(Reduction(120, false, 120));
   recorder.Add(Reduction(200, true));  // after
   recorder.Add(Reduction(210, false));
+  recorder.Add(Reduction(299, false));
   recorder.Add(Reduction(300, true));  // of the next step
   Record gather = Reduction(110, true);
   gather.operation = Operation::kAllGather;
@@ -240,8 +322,11 @@ TEST(BackwardTrafficTest, CountsReductionsByWhenTheyWerePostedAndWaitedFor) {
   EXPECT_EQ(traffic.posted_inside, 3);
   EXPECT_EQ(traffic.posted_after, 1);
   EXPECT_EQ(traffic.blocking, 1);
+  EXPECT_EQ(traffic.blocking_after, 2);
   EXPECT_EQ(traffic.waited_inside, 1);
   EXPECT_EQ(traffic.before_last, 2);
+  EXPECT_EQ(traffic.bytes_inside, 4 + 100 + 4);
+  EXPECT_EQ(traffic.largest_bytes, 100);
 }
 
 }  // namespace

@@ -1,13 +1,18 @@
 // The solution of the tutorial passes all checks, and each state that one
 // passes through on the way there is told from the others.
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/ones.h>
 #include <ATen/ops/rand.h>
+#include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
 #include <c10/core/GradMode.h>
 #include <fmt/ranges.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <functional>
 #include <memory>
 #include <ostream>
@@ -20,8 +25,10 @@
 #include "tests/exercise/solution/bucketed_ddp.h"
 #include "tests/exercise/solution/checkpoint.h"
 #include "tests/exercise/solution/zero1.h"
+#include "trainsys/autograd/gradient_hook.h"
 #include "trainsys/checks/checks.h"
 #include "trainsys/checks/parts.h"
+#include "trainsys/tensor/tensor_memory.h"
 #include "trainsys/zero/flat_optimizer.h"
 
 namespace trainsys {
@@ -30,6 +37,7 @@ namespace {
 using collectives::Call;
 using collectives::Communicator;
 using collectives::Operation;
+using collectives::ReduceOp;
 using collectives::Work;
 using exercise::Segment;
 using ::testing::HasSubstr;
@@ -184,6 +192,55 @@ Parts PostedTogether() {
   });
 }
 
+// Three reductions of one element inside backward; the gradients after it.
+class Decoys final : public DataParallel {
+ public:
+  Decoys(torch::nn::Module& module, Communicator& comm)
+      : parameters_(module.parameters()), comm_(comm.Duplicate("decoys")) {
+    for (const at::Tensor& p : parameters_) {
+      comm_->Broadcast(BufferOf(p.detach()), /*root=*/0, "first parameters");
+    }
+    for (size_t i = 0; i < 3; ++i) {
+      hooks_.emplace_back(parameters_[2 * i], [this] { PostDecoy(); });
+    }
+  }
+
+  const std::vector<at::Tensor>& parameters() const override {
+    return parameters_;
+  }
+  void BeginForward() override {
+    works_.clear();
+    decoys_.clear();
+  }
+  void FinishGradientSync() override {
+    for (Work& work : works_) work.Wait();
+    for (const at::Tensor& p : parameters_) {
+      comm_->AllReduce(BufferOf(p.grad()), ReduceOp::kAverage, "real");
+    }
+  }
+
+ private:
+  void PostDecoy() {
+    decoys_.push_back(at::ones({1}));
+    works_.push_back(comm_->StartAllReduce(BufferOf(decoys_.back()),
+                                           ReduceOp::kAverage, "decoy"));
+  }
+
+  const std::vector<at::Tensor> parameters_;
+  const std::unique_ptr<Communicator> comm_;
+  std::vector<at::Tensor> decoys_;
+  std::vector<Work> works_;
+  std::vector<GradientHook> hooks_;
+};
+
+Parts WithDecoys() {
+  Parts parts = Solution();
+  parts.ddp = [](torch::nn::Module& module, Communicator& comm, int64_t) {
+    return std::make_unique<Decoys>(module, comm);
+  };
+  return parts;
+}
+
 Parts WithBuckets(int64_t bytes) {
   Parts parts = Solution();
   parts.ddp = [bytes](torch::nn::Module& module, Communicator& comm, int64_t) {
@@ -244,6 +301,95 @@ class NormOfAShard final : public AlmostZeRO1 {
  public:
   using AlmostZeRO1::AlmostZeRO1;
   double GradNorm() override { return AlmostZeRO1::GradNorm() / 2; }
+};
+
+// The solution, with something of the whole's size that it does not count.
+class MomentsOfAllKept final : public AlmostZeRO1 {
+ public:
+  using AlmostZeRO1::AlmostZeRO1;
+  void StepScaled(double scale) override {
+    AlmostZeRO1::StepScaled(scale);
+    if (!moments_.empty()) return;
+    for (const at::Tensor& p : parameters_) {
+      moments_.push_back(at::zeros({2, p.numel()}));
+    }
+  }
+
+ private:
+  std::vector<at::Tensor> moments_;
+};
+
+// All moments on every rank, and nothing is sent; says that it holds its part.
+class SaysItIsSharded final : public Optimizer {
+ public:
+  SaysItIsSharded(const std::vector<at::Tensor>& parameters, Communicator& comm,
+                  const AdamWOptions& options)
+      : ranks_(comm.ranks()), whole_(parameters, options) {}
+
+  void ZeroGrad() override { whole_.ZeroGrad(); }
+  void StepScaled(double scale) override { whole_.StepScaled(scale); }
+  double GradNorm() override { return whole_.GradNorm(); }
+  int64_t StateBytes() const override { return whole_.StateBytes() / ranks_; }
+
+ private:
+  const int ranks_;
+  FlatOptimizer whole_;
+};
+
+// Right: each parameter, the largest first, is updated by the rank that has
+// least so far. Moments are made in the first step, and gradients set to zero.
+class WholeParameters final : public Optimizer {
+ public:
+  WholeParameters(std::vector<at::Tensor> parameters, Communicator& comm,
+                  const AdamWOptions& options)
+      : parameters_(std::move(parameters)),
+        comm_(comm.Duplicate("whole")),
+        options_(options) {
+    std::ranges::stable_sort(parameters_, std::ranges::greater{},
+                             [](const at::Tensor& p) { return p.numel(); });
+    std::vector<int64_t> elems(static_cast<size_t>(comm_->ranks()));
+    for (const at::Tensor& p : parameters_) {
+      const auto least = std::ranges::min_element(elems);
+      *least += p.numel();
+      owners_.push_back(static_cast<int>(least - elems.begin()));
+      if (owners_.back() == comm_->rank()) own_.push_back(p);
+    }
+  }
+
+  void ZeroGrad() override {
+    for (const at::Tensor& p : parameters_) {
+      if (p.grad().defined()) {
+        p.grad().zero_();
+      } else {
+        p.mutable_grad() = at::zeros_like(p);
+      }
+    }
+  }
+  void StepScaled(double scale) override {
+    if (!optimizer_) {
+      optimizer_ = std::make_unique<FlatOptimizer>(own_, options_);
+    }
+    optimizer_->StepScaled(scale);
+    for (size_t i = 0; i < parameters_.size(); ++i) {
+      comm_->Broadcast(BufferOf(parameters_[i].detach()), owners_[i],
+                       "updated");
+    }
+  }
+  double GradNorm() override {
+    double squares = 0;
+    for (const at::Tensor& p : parameters_) {
+      squares += p.grad().square().sum().item<double>();
+    }
+    return std::sqrt(squares);
+  }
+  int64_t StateBytes() const override { return optimizer_->StateBytes(); }
+
+ private:
+  std::vector<at::Tensor> parameters_, own_;
+  const std::unique_ptr<Communicator> comm_;
+  const AdamWOptions options_;
+  std::vector<int> owners_;
+  std::unique_ptr<FlatOptimizer> optimizer_;
 };
 
 class OneMomentCounted final : public AlmostZeRO1 {
@@ -352,6 +498,14 @@ TEST(SolutionTest, PassesAllFourChecks) {
   }
 }
 
+TEST(SolutionTest, WholeParametersOnARankAreShardedAsWell) {
+  for (const size_t number : {2, 4}) {
+    const CheckResult result =
+        RunMine({"whole", number, WithZeRO1<WholeParameters>(), ""});
+    EXPECT_TRUE(result.has_passed) << fmt::format("{}", result.lines);
+  }
+}
+
 class WrongPartsTest : public testing::TestWithParam<Wrong> {};
 
 TEST_P(WrongPartsTest, AreToldWithNumbersExpectationAndWhereToRead) {
@@ -386,9 +540,19 @@ INSTANTIATE_TEST_SUITE_P(
               "all gradients are in one bucket"},
         Wrong{"no_buckets", 1, WithBuckets(1),
               "8 reductions inside backward for 8 parameters"},
+        Wrong{"large_buckets", 1, WithBuckets(100'000),
+              "a bucket of 82432 bytes, where bucket_bytes is 32768 and the "
+              "largest gradient 65536"},
+        Wrong{"decoys", 1, WithDecoys(),
+              "reductions of 12 bytes inside backward, where the gradients are "
+              "153120"},
+        Wrong{"one_bucket_in_all_three", 4, WithBuckets(1 << 30),
+              "all gradients are in one bucket"},
+        Wrong{"waiting_in_all_three", 4, Solution(),
+              "reductions were waited for inside backward", Fault::kWaitInHook},
         Wrong{"exception", 1, Throwing(), "rank 1: words of the reader's"},
         Wrong{"deadlock", 1, Rank1PostsNothing(),
-              "timed out after 2 s waiting for rank 1 of 2", Fault::kNone,
+              "timed out after 2 s waiting for rank ", Fault::kNone,
               std::chrono::seconds(2)},
         Wrong{"sums_in_all_three", 4, Solution(), "2 times the mean",
               Fault::kNoAverage}),
@@ -403,6 +567,14 @@ INSTANTIATE_TEST_SUITE_P(
         Wrong{"not_sharded", 2, Unsharded(),
               "rank 0 holds 306304 bytes of optimizer state, where the whole "
               "is 306240"},
+        Wrong{"says_it_is_sharded", 2, WithZeRO1<SaysItIsSharded>(),
+              "(StateBytes() says 76576), where the whole is 306240: it is not "
+              "sharded"},
+        Wrong{"says_so_in_all_three", 4, WithZeRO1<SaysItIsSharded>(),
+              "it is not sharded"},
+        Wrong{"moments_kept", 2, WithZeRO1<MomentsOfAllKept>(),
+              "rank 0 keeps 382800 bytes beside parameters and gradients "
+              "(StateBytes() says 76560)"},
         Wrong{"little_state", 2, WithZeRO1<OneMomentCounted>(),
               "153120 bytes of optimizer state on all ranks together"},
         Wrong{"gradients_kept", 2, WithZeRO1<GradientsKept>(),

@@ -139,21 +139,23 @@ TEST(MeasureBucketsTest, ProgressCountsTheStepsOfAllRanks) {
   std::vector<int64_t> seen;
   std::set<std::string> details;
   const BucketSweepOptions options = TinySweep();
+  // 5 variants, 3 warm-ups and 3 turns; then all-reduces alone, one warm-up.
+  const int parts = 5 * 6 + 1 + options.link_turns;
   Measure(options, [&](int64_t done, int64_t all, const std::string& detail) {
-    // 2 + 3 ranks, 5 variants, 3 warm-ups and 3 turns.
-    EXPECT_EQ(all, 5 * 5 * 6);
+    EXPECT_EQ(all, (2 + 3) * parts);
     if (!seen.empty()) {
       EXPECT_GT(done, seen.back());
     }
     seen.push_back(done);
     details.insert(detail);
   });
-  EXPECT_EQ(seen.size(), 2 * 5 * 6);
+  EXPECT_EQ(seen.size(), 2 * parts);
   EXPECT_EQ(seen.front(), 0);
-  EXPECT_EQ(seen.back(), 5 * 5 * 6 - 3);
+  EXPECT_EQ(seen.back(), (2 + 3) * parts - 3);
   EXPECT_THAT(details,
-              ElementsAre("2 ranks, turn 1 of 3", "2 ranks, turn 2 of 3",
-                          "2 ranks, turn 3 of 3", "2 ranks, warm-up",
+              ElementsAre("2 ranks, all-reduces alone", "2 ranks, turn 1 of 3",
+                          "2 ranks, turn 2 of 3", "2 ranks, turn 3 of 3",
+                          "2 ranks, warm-up", "3 ranks, all-reduces alone",
                           "3 ranks, turn 1 of 3", "3 ranks, turn 2 of 3",
                           "3 ranks, turn 3 of 3", "3 ranks, warm-up"));
 }

@@ -15,7 +15,7 @@ flags_of() {
 }
 
 for tool in "$1"/*; do
-  case $tool in *.so | *.a | *.params | *_bare | *.runfiles*) continue ;; esac
+  case ${tool##*/} in *.so | *.a | *.params | *_bare | *.runfiles*) continue ;; esac
   [ -f "$tool" ] && [ -x "$tool" ] && [ "$(head -c 4 "$tool")" = $'\x7fELF' ] ||
     continue
   flags_of "$tool"

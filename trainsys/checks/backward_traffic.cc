@@ -1,5 +1,7 @@
 #include "trainsys/checks/backward_traffic.h"
 
+#include <algorithm>
+
 namespace trainsys {
 
 using collectives::Operation;
@@ -19,11 +21,13 @@ BackwardTraffic ReadTraffic(const collectives::Recorder& recorder,
     }
     const bool is_inside = record.posted_ns < backward.end_ns;
     if (!record.is_async) {
-      traffic.blocking += is_inside ? 1 : 0;
+      ++(is_inside ? traffic.blocking : traffic.blocking_after);
     } else if (!is_inside) {
       ++traffic.posted_after;
     } else {
       ++traffic.posted_inside;
+      traffic.bytes_inside += record.bytes;
+      traffic.largest_bytes = std::max(traffic.largest_bytes, record.bytes);
       if (record.posted_ns < last_ready_ns) ++traffic.before_last;
       if (record.wait_began_ns != 0 && record.wait_began_ns < backward.end_ns) {
         ++traffic.waited_inside;

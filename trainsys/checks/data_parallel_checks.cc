@@ -11,6 +11,7 @@
 #include "trainsys/checks/parts.h"
 #include "trainsys/checks/small_models.h"
 #include "trainsys/checks/training_run.h"
+#include "trainsys/memory/ledger.h"
 #include "trainsys/proof/references.h"
 #include "trainsys/tensor/compare.h"
 #include "trainsys/zero/flat_optimizer.h"
@@ -112,6 +113,8 @@ CheckResult AsResult(const Recipe& recipe, const TrainingLimits& limits,
 
 CheckResult CheckTraining(const Recipe& recipe, const CheckOptions& options,
                           RankRunner& runner) {
+  // Before other threads use tensors: each rank has a ledger.
+  ProcessLedger();
   // Once for all ranks of this process.
   const References references = MakeReferences(recipe);
   AllRanks all;  // filled by rank 0 alone: the others may be elsewhere
@@ -125,7 +128,10 @@ CheckResult CheckTraining(const Recipe& recipe, const CheckOptions& options,
   TrainingLimits limits = recipe.limits;
   limits.needs_equal_bits = options.has_rank_order && options.mine == nullptr;
   limits.num_parameters = static_cast<int64_t>(references.b.size());
-  for (const at::Tensor& p : references.b) limits.num_elems += p.numel();
+  for (const at::Tensor& p : references.b) {
+    limits.num_elems += p.numel();
+    limits.largest_elems = std::max(limits.largest_elems, p.numel());
+  }
   return AsResult(recipe, limits, all);
 }
 
@@ -146,8 +152,8 @@ Recipe AdamWRecipe(const Parts& ddp, const Parts& zero1, int ranks,
   recipe.libtorch = [adamw](Parameters p) {
     return LibtorchAdamW(std::move(p), adamw);
   };
-  recipe.limits.tolerance = 1e-4;
-  recipe.limits.has_sharding = true;
+  recipe.limits = {
+      .tolerance = 1e-4, .bucket_bytes = kBucketBytes, .has_sharding = true};
   return recipe;
 }
 
@@ -161,7 +167,8 @@ Recipe SgdRecipe(const Parts& parts) {
     return sgd(std::move(p));
   };
   recipe.unsharded = recipe.libtorch = sgd;
-  recipe.limits = {.tolerance = 1e-5, .has_overlap = true};
+  recipe.limits = {
+      .tolerance = 1e-5, .bucket_bytes = kBucketBytes, .has_overlap = true};
   return recipe;
 }
 
@@ -204,6 +211,7 @@ CheckResult CheckAllThree(const CheckOptions& options, RankRunner& runner) {
   recipe.parts.model = [parts](uint64_t seed) {
     return MakeResidualModel(seed, parts.checkpoint);
   };
+  recipe.limits.has_overlap = true;
   return CheckTraining(recipe, options, runner);
 }
 

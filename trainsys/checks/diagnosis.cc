@@ -13,6 +13,16 @@ using Ranks = std::vector<RankFacts>;
 // Rounding after a few steps on parameters that are nearly the same.
 constexpr double kRelative = 1e-3;
 
+constexpr int64_t kGradientBytes = 4;  // of an element
+constexpr int64_t kMomentsBytes = 8;   // of an element
+// To which a part may pad each tensor.
+constexpr int64_t kAlignmentBytes = 64;
+// The share of the whole from which on it counts as the whole.
+constexpr double kNearly = 0.9;
+// Of a shard's moments: a rank may keep its parameters a second time, which is
+// half as much again.
+constexpr double kWithCopy = 1.6;
+
 std::optional<Finding> FindInStart(const Ranks& ranks) {
   for (size_t r = 0; r < ranks.size(); ++r) {
     if (ranks[r].start_from_rank0 == 0) continue;
@@ -98,28 +108,81 @@ std::optional<Finding> FindInUpdate(const TrainingLimits& limits,
       "divide that of elements"};
 }
 
+// How many bytes of optimizer state are right, of all ranks and of one.
+struct StateLimits {
+  StateLimits(const TrainingLimits& limits, size_t ranks)
+      : full(static_cast<double>(StateBytes(limits))),
+        part(full / static_cast<double>(ranks)) {
+    // Two moments of each parameter, padded.
+    const auto padding =
+        static_cast<double>(2 * kAlignmentBytes * limits.num_parameters);
+    // Who deals out whole parameters, the largest first, gives no rank more
+    // than the largest above the mean.
+    const double whole_parameters =
+        part + kMomentsBytes * static_cast<double>(limits.largest_elems);
+    most_of_rank =
+        std::max(kWithCopy * part, std::min(whole_parameters, kNearly * full)) +
+        padding;
+    most_of_all = kWithCopy * full + padding * static_cast<double>(ranks);
+  }
+
+  double full;          // unsharded
+  double part;          // of it, for each rank
+  double most_of_rank;  // where shards are as uneven as they may be
+  double most_of_all;
+};
+
+// Of StateBytes() and what was counted the larger.
+int64_t HeldBytes(const RankFacts& rank) {
+  return std::max(rank.state_bytes, rank.kept_bytes);
+}
+
+// "rank 0 holds 100 bytes of optimizer state": what it says, where that is too
+// much already.
+std::string DescribeHeld(const RankFacts& rank, size_t number, double most) {
+  if (static_cast<double>(rank.state_bytes) > most) {
+    return fmt::format("rank {} holds {} bytes of optimizer state", number,
+                       rank.state_bytes);
+  }
+  return fmt::format(
+      "rank {} keeps {} bytes beside parameters and gradients (StateBytes() "
+      "says {})",
+      number, rank.kept_bytes, rank.state_bytes);
+}
+
+std::optional<Finding> FindInShard(const StateLimits& state,
+                                   const RankFacts& rank, size_t number) {
+  const auto held = static_cast<double>(HeldBytes(rank));
+  if (held <= state.most_of_rank) return std::nullopt;
+  const bool is_whole = held >= kNearly * state.full;
+  return Finding{
+      fmt::format("{}, where the whole is {:.0f}: {}",
+                  DescribeHeld(rank, number, state.most_of_rank), state.full,
+                  is_whole ? "it is not sharded" : "more than a shard"),
+      fmt::format("about {:.0f} bytes a rank", state.part)};
+}
+
 std::optional<Finding> FindInState(const TrainingLimits& limits,
                                    const Ranks& ranks) {
-  const int64_t full = StateBytes(limits);
-  const auto part = static_cast<double>(full) / ranks.size();
-  int64_t sum = 0;
+  const StateLimits state(limits, ranks.size());
+  int64_t said = 0, held = 0;
   for (size_t r = 0; r < ranks.size(); ++r) {
-    const int64_t bytes = ranks[r].state_bytes;
-    sum += bytes;
-    if (static_cast<double>(bytes) <= 1.1 * part + 4096) continue;
+    if (auto found = FindInShard(state, ranks[r], r)) return found;
+    said += ranks[r].state_bytes;
+    held += HeldBytes(ranks[r]);
+  }
+  if (static_cast<double>(held) > state.most_of_all) {
     return Finding{
-        fmt::format("rank {} holds {} bytes of optimizer state, where the "
-                    "whole is {}: it is not sharded",
-                    r, bytes, full),
-        fmt::format("about {:.0f} bytes a rank", part)};
+        fmt::format("all ranks together hold {} bytes beside parameters and "
+                    "gradients (StateBytes() says {})",
+                    held, said),
+        fmt::format("{:.0f}, each element's two moments on one rank only",
+                    state.full)};
   }
-  if (static_cast<double>(sum) >= 0.9 * static_cast<double>(full)) {
-    return std::nullopt;
-  }
-  return Finding{fmt::format("{} bytes of optimizer state on all ranks "
-                             "together",
-                             sum),
-                 fmt::format("{}, two moments of 4 bytes an element", full)};
+  if (static_cast<double>(said) >= kNearly * state.full) return std::nullopt;
+  return Finding{
+      fmt::format("{} bytes of optimizer state on all ranks together", said),
+      fmt::format("{:.0f}, two moments of 4 bytes an element", state.full)};
 }
 
 std::optional<Finding> FindInNorm(const Ranks& ranks) {
@@ -157,8 +220,35 @@ std::optional<Finding> FindInNumbers(const TrainingLimits& limits,
   return std::nullopt;
 }
 
+std::optional<Finding> FindInBytes(const BackwardTraffic& t,
+                                   const TrainingLimits& limits) {
+  const int64_t gradients = kGradientBytes * limits.num_elems;
+  if (t.bytes_inside < gradients) {
+    return Finding{fmt::format("reductions of {} bytes inside backward, where "
+                               "the gradients are {}",
+                               t.bytes_inside, gradients),
+                   "every gradient travels in a bucket posted from a hook"};
+  }
+  if (t.blocking_after > 0) {
+    return Finding{
+        fmt::format("{} blocking reductions after backward", t.blocking_after),
+        "only Wait for those posted inside it"};
+  }
+  const int64_t most =
+      std::max(limits.bucket_bytes, kGradientBytes * limits.largest_elems);
+  if (t.largest_bytes <= most + kAlignmentBytes * limits.num_parameters) {
+    return std::nullopt;
+  }
+  return Finding{
+      fmt::format("a bucket of {} bytes, where bucket_bytes is {} and the "
+                  "largest gradient {}",
+                  t.largest_bytes, limits.bucket_bytes,
+                  kGradientBytes * limits.largest_elems),
+      "buckets of at most bucket_bytes, but for a single larger gradient"};
+}
+
 std::optional<Finding> FindInTraffic(const BackwardTraffic& t,
-                                     int64_t num_parameters) {
+                                     const TrainingLimits& limits) {
   if (t.blocking > 0) {
     return Finding{fmt::format("{} blocking reductions inside backward, which "
                                "stands still meanwhile",
@@ -184,10 +274,10 @@ std::optional<Finding> FindInTraffic(const BackwardTraffic& t,
         "bucket, and it is full when backward ends",
         "several buckets of at most bucket_bytes"};
   }
-  if (t.posted_inside >= num_parameters) {
+  if (t.posted_inside >= limits.num_parameters) {
     return Finding{fmt::format("{} reductions inside backward for {} "
                                "parameters: one each, no buckets",
-                               t.posted_inside, num_parameters),
+                               t.posted_inside, limits.num_parameters),
                    "buckets that are filled up to bucket_bytes"};
   }
   if (t.before_last == 0) {
@@ -196,14 +286,14 @@ std::optional<Finding> FindInTraffic(const BackwardTraffic& t,
                                t.posted_inside),
                    "each as soon as its own bucket is full"};
   }
-  return std::nullopt;
+  return FindInBytes(t, limits);
 }
 
 std::optional<Finding> FindInOverlap(const TrainingLimits& limits,
                                      const Ranks& ranks) {
   for (size_t step = 0; step < kCheckSteps; ++step) {
     for (size_t r = 0; r < ranks.size(); ++r) {
-      auto found = FindInTraffic(ranks[r].traffic[step], limits.num_parameters);
+      auto found = FindInTraffic(ranks[r].traffic[step], limits);
       if (!found) continue;
       found->seen =
           fmt::format("step {}, rank {}: {}", step + 1, r, found->seen);
@@ -293,7 +383,7 @@ std::optional<Finding> FindInNumbers(const RecomputeFacts& f, double tolerance,
 }  // namespace
 
 int64_t StateBytes(const TrainingLimits& limits) {
-  return 8 * limits.num_elems;
+  return kMomentsBytes * limits.num_elems;
 }
 
 std::optional<Finding> Diagnose(const TrainingLimits& limits,

@@ -41,7 +41,8 @@ struct RankFacts {
   double update_from_rank0 = 0;
   int64_t num_unchanged = 0;  // elements that should have changed
   int64_t first_unchanged = 0;
-  int64_t state_bytes = 0;
+  int64_t state_bytes = 0;  // as StateBytes() says
+  int64_t kept_bytes = 0;   // by the optimizer in host memory, as counted
   // At the end.
   int64_t is_equal = 0;   // to reference A, bit for bit
   double difference = 0;  // from reference B
@@ -52,9 +53,11 @@ struct TrainingLimits {
   double tolerance = 0;  // of RankFacts::difference
   bool needs_equal_bits = false;
   int64_t num_parameters = 0;  // tensors
-  int64_t num_elems = 0;
-  bool has_overlap = false;   // to be checked
-  bool has_sharding = false;  // to be checked
+  int64_t num_elems = 0;       // of all parameters, f32
+  int64_t largest_elems = 0;   // of one parameter
+  int64_t bucket_bytes = 0;    // what the DDP was asked for
+  bool has_overlap = false;    // to be checked
+  bool has_sharding = false;   // to be checked
 };
 
 // Of AdamW, unsharded: two moments of 4 bytes an element.

@@ -10,7 +10,9 @@
 #include "collectives/record/clock.h"
 #include "trainsys/autograd/gradient_hook.h"
 #include "trainsys/checks/faulty_communicator.h"
+#include "trainsys/checks/kept_bytes.h"
 #include "trainsys/ddp/bucketed_ddp.h"
+#include "trainsys/memory/ledger.h"
 #include "trainsys/tensor/compare.h"
 #include "trainsys/tensor/tensor_memory.h"
 #include "trainsys/timeline/overlap.h"
@@ -116,19 +118,21 @@ class Trainer {
         samples_(MakeSamples(kDataSeed)
                      .Part(real.rank(), real.ranks())
                      .On(options.device)),
-        model_(parts.model(kModelSeed + real.rank())) {
+        model_(parts.model(kModelSeed + real.rank())),
+        kept_(ledger_, model_->parameters()) {
     MoveTo(device_, *model_);
     // Before those of the part that is checked, which may post from theirs.
     for (const at::Tensor& p : model_->parameters()) {
       hooks_.emplace_back(p, [this] { last_ready_ns_ = collectives::NowNs(); });
     }
     ddp_ = parts.ddp(*model_, comm_);
-    optimizer_ = parts.optimizer(ddp_->parameters(), comm_);
+    kept_.Count(
+        [&] { optimizer_ = parts.optimizer(ddp_->parameters(), comm_); });
     facts_.start_from_rank0 = DifferenceFromRank0(model_->parameters(), real_);
   }
 
   void Step(size_t step) {
-    optimizer_->ZeroGrad();
+    kept_.Count([this] { optimizer_->ZeroGrad(); });
     ddp_->BeginForward();
     const at::Tensor loss = LossOf(*model_, samples_);
     {
@@ -139,7 +143,7 @@ class Trainer {
     }
     ddp_->FinishGradientSync();
     Observe(step);
-    optimizer_->Step();
+    kept_.Count([this] { optimizer_->Step(); });
     if (step > 0) return;
     facts_.update_from_rank0 = DifferenceFromRank0(model_->parameters(), real_);
     CountUnchanged(model_->parameters(), references_.a, facts_);
@@ -148,6 +152,7 @@ class Trainer {
   AllRanks Finish() {
     const Tensors parameters = model_->parameters();
     facts_.state_bytes = optimizer_->StateBytes();
+    facts_.kept_bytes = kept_.bytes();
     facts_.is_equal = EqualBits(parameters, references_.a.steps.back().after);
     facts_.difference = MaxDifference(parameters, references_.b);
     return {Gather(real_, facts_, "facts"),
@@ -166,7 +171,7 @@ class Trainer {
     const Trajectory::Step& reference = references_.a.steps[step];
     facts_.gradients[step] = Compare(model_->parameters(), reference, real_);
     if (step == 0) {
-      facts_.norm = optimizer_->GradNorm();
+      kept_.Count([this] { facts_.norm = optimizer_->GradNorm(); });
       facts_.expected_norm = NormOf(reference.mean);
     }
     const auto* ours = dynamic_cast<const BucketedDDP*>(ddp_.get());
@@ -179,12 +184,16 @@ class Trainer {
     }
   }
 
+  // First: of all that the rank allocates and frees.
+  const MemoryLedger ledger_{/*event_capacity=*/0};
+  const LedgerScope scope_{ledger_};
   const References& references_;
   const int device_;
   Communicator& real_;
   FaultyCommunicator comm_;
   const Samples samples_;
   const std::shared_ptr<SmallModel> model_;
+  KeptBytes kept_;
   int64_t last_ready_ns_ = 0;
   std::vector<GradientHook> hooks_;
   std::unique_ptr<DataParallel> ddp_;

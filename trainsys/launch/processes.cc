@@ -22,6 +22,7 @@
 #include "trainsys/launch/child.h"
 #include "trainsys/launch/signal_pipe.h"
 #include "trainsys/terminal/interrupt.h"
+#include "trainsys/terminal/terminal.h"
 
 namespace trainsys {
 namespace {
@@ -230,8 +231,7 @@ class Supervisor {
     if (stop_signal_ == 0) stop_signal_ = signal;
     if (is_first) {
       if (isatty(STDERR_FILENO)) {
-        output_.Add(STDERR_FILENO,
-                    "\nending after this step; again: at once\n");
+        output_.Add(STDERR_FILENO, "\nstopping; again: at once\n");
       }
       SignalAll(signal, Stage::kTerminating);
     } else {
@@ -260,10 +260,9 @@ class Supervisor {
   // Whom a signal has killed takes no part in an orderly end, and the others
   // would wait for it.
   void HurryAfter(const std::vector<const Child*>& failed) {
-    const bool was_killed =
-        std::any_of(failed.begin(), failed.end(), [](const Child* child) {
-          return WIFSIGNALED(child->status());
-        });
+    const bool was_killed = std::any_of(
+        failed.begin(), failed.end(),
+        [](const Child* child) { return WIFSIGNALED(child->status()); });
     if (!was_killed || stage_ != Stage::kTerminating || !deadline_) return;
     deadline_ = std::min(*deadline_, Clock::now() + options_.grace);
   }
@@ -322,15 +321,6 @@ class Supervisor {
   int stop_signal_ = 0;                        // that this process got
   bool was_anyone_stopped_ = false;
 };
-
-// Without them, a pipe of ours could get one of their numbers.
-void OpenStandardDescriptors() {
-  int fd;
-  do {
-    fd = open("/dev/null", O_RDWR);
-  } while (fd >= 0 && fd <= STDERR_FILENO);
-  if (fd >= 0) close(fd);
-}
 
 }  // namespace
 

@@ -20,7 +20,7 @@ static_assert(std::atomic<int>::is_always_lock_free);
 // Of kTaken, before; written and read by the thread that owns the scope.
 std::array<struct sigaction, kTaken.size()> g_before;
 
-constexpr char kNoted[] = "\nending after this step; again: at once\n";
+constexpr char kNoted[] = "\nstopping; again: at once\n";
 
 void OnSignal(int signal) {
   int none = 0;

@@ -1,5 +1,6 @@
 #include "trainsys/terminal/terminal.h"
 
+#include <fcntl.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -51,6 +52,14 @@ size_t WidthOf(std::FILE* stream) {
 
 bool WantsColour(std::FILE* stream) {
   return Variable("NO_COLOR").empty() && IsTerminal(stream);
+}
+
+void OpenStandardDescriptors() {
+  int fd;
+  do {
+    fd = open("/dev/null", O_RDWR);
+  } while (fd >= 0 && fd <= STDERR_FILENO);
+  if (fd >= 0) close(fd);
 }
 
 void Put(const std::string& text, std::FILE* stream) {

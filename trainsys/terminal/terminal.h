@@ -16,6 +16,10 @@ size_t WidthOf(std::FILE* stream);
 // A terminal, unless NO_COLOR is set (https://no-color.org).
 bool WantsColour(std::FILE* stream);
 
+// Those of stdin, stdout and stderr that are closed become /dev/null: else a
+// socket could get one of their numbers. Call: before anything is opened.
+void OpenStandardDescriptors();
+
 // Writes it at once. Where nobody takes it, it is lost: no training ends for
 // that.
 void Put(const std::string& text, std::FILE* stream);
