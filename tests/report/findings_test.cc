@@ -248,7 +248,8 @@ TEST(BucketSentencesTest, WhatLatencyAndTailDoNotExplainIsSaid) {
               AllOf(HasSubstr("takes 90.0 ms more than 32 KiB; latency is 317 "
                               "x 40.0 us = 12.7 ms, not 17 x 40.0 us = 0.7 ms: "
                               "12.0 ms of it, the rest these figures do not "
-                              "explain.\n"),
+                              "explain. A bucket more costs 300.0 us in "
+                              "all.\n"),
                     HasSubstr(": 3.0 ms of it, the rest these figures do not "
                               "explain.\n")));
   points[1].exposed_ms = 6.9;

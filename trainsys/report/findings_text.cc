@@ -146,8 +146,10 @@ Sentence Latency(const Shown& s) {
   }
   text += Sentence("; latency is ") + smallest + ", not " +
           times_alpha(a.best, "best_latency_ms");
-  return text + Explained(a.latency_more_ms, a.smallest_more_ms,
-                          s.Answer("latency_more_ms"));
+  text += Explained(a.latency_more_ms, a.smallest_more_ms,
+                    s.Answer("latency_more_ms"));
+  if (a.latency_more_ms >= a.smallest_more_ms || a.bucket_us <= 0) return text;
+  return text + " A bucket more costs " + s.Answer("bucket_us") + " us in all.";
 }
 
 // Why not larger.
