@@ -52,9 +52,7 @@ names emulate emulate.json
 writes run_checks.json run_checks
 names run_checks run_checks.json
 
-timeout 200 "$root/tools/report" --out page --quick >out 2>err ||
-  fail "exit code $? for report: $(cat err)"
-names report page/report.json
+# The report's names are held in its own test.
 
 # notices WORDS PYTHON: that line, once PYTHON has changed `j`, plan's shards.
 notices() {
