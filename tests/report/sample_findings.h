@@ -1,7 +1,7 @@
 // Findings made by hand, for tests.
 #pragma once
 
-#include "trainsys/report/findings.h"
+#include "trainsys/measure/findings.h"
 
 namespace trainsys {
 

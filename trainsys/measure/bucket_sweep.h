@@ -7,8 +7,8 @@
 
 #include "collectives/run_ranks.h"
 #include "trainsys/data/byte_dataset.h"
+#include "trainsys/measure/findings.h"
 #include "trainsys/measure/progress.h"
-#include "trainsys/report/findings.h"
 #include "trainsys/train/job.h"
 
 namespace trainsys {

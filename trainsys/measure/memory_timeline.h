@@ -6,9 +6,9 @@
 #include <span>
 #include <vector>
 
+#include "trainsys/measure/findings.h"
 #include "trainsys/memory/category.h"
 #include "trainsys/memory/memory_event.h"
-#include "trainsys/report/findings.h"
 
 namespace trainsys {
 

@@ -2,8 +2,8 @@
 #pragma once
 
 #include "trainsys/data/byte_dataset.h"
+#include "trainsys/measure/findings.h"
 #include "trainsys/measure/progress.h"
-#include "trainsys/report/findings.h"
 #include "trainsys/train/job.h"
 
 namespace trainsys {

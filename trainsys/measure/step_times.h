@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "trainsys/ddp/bucket_plan.h"
-#include "trainsys/report/findings.h"
+#include "trainsys/measure/findings.h"
 #include "trainsys/timeline/link.h"
 
 namespace trainsys {

@@ -1,7 +1,7 @@
 #pragma once
 
+#include "trainsys/measure/findings.h"
 #include "trainsys/model/transformer_config.h"
-#include "trainsys/report/findings.h"
 
 namespace trainsys {
 

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "trainsys/report/findings.h"
+#include "trainsys/measure/findings.h"
 
 namespace trainsys {
 

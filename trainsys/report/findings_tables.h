@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "trainsys/report/findings.h"
+#include "trainsys/measure/findings.h"
 #include "trainsys/report/sentence.h"
 
 namespace trainsys {

@@ -7,7 +7,7 @@
 
 #include <vector>
 
-#include "trainsys/report/findings.h"
+#include "trainsys/measure/findings.h"
 #include "trainsys/report/sentence.h"
 
 namespace trainsys {

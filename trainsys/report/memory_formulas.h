@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "trainsys/report/findings.h"
+#include "trainsys/measure/findings.h"
 
 namespace trainsys {
 

@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "trainsys/report/findings.h"
+#include "trainsys/measure/findings.h"
 
 namespace trainsys {
 
