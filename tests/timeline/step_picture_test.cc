@@ -20,28 +20,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-constexpr int64_t kMs = 1'000'000;
 constexpr double kLeft = 124, kPxPerMs = (776 - kLeft) / 20;
-
-// Step 4 from 100 to 120 ms.
-Recorder MadeRecorder() {
-  Recorder recorder(3);
-  recorder.AddPhase({"step", 4, 100 * kMs, 120 * kMs});
-  recorder.AddPhase({"forward", 4, 100 * kMs, 105 * kMs});
-  recorder.AddPhase({"backward", 4, 105 * kMs, 115 * kMs});
-  recorder.AddPhase({"optimizer", 5, 121 * kMs, 125 * kMs});
-  return recorder;
-}
-
-Record MadeBucket() {
-  Record record = BucketRecord(0, 108 * kMs);
-  record.bytes = 2560;
-  record.matched_ns = 110 * kMs;
-  record.done_ns = 113 * kMs;
-  record.wait_began_ns = 115 * kMs;
-  record.wait_ended_ns = 115 * kMs;
-  return record;
-}
 
 struct Bar {
   double from_ms, to_ms, y;

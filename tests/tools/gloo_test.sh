@@ -8,46 +8,12 @@ run_checks=$PWD/tools/run_checks
 cd "$TEST_TMPDIR" || exit 1
 failures=0
 
-# Every process of this test inherits it.
-export GLOO_TEST_MARK=$$-$RANDOM$RANDOM
+. "${emulate%/tools/emulate}/tests/tools/own_processes.sh"
 
 fail() {
   echo "FAILED: $*"
   failures=$((failures + 1))
 }
-
-# The tools' processes of this test that run or are stopped.
-ours() {
-  local environ dir
-  while read -r environ; do
-    dir=${environ%/environ}
-    case $(readlink "$dir/exe") in
-      */emulate | */run_checks) echo "${dir#/proc/}" ;;
-    esac
-  done < <(grep -lzxF "GLOO_TEST_MARK=$GLOO_TEST_MARK" \
-    /proc/[0-9]*/environ 2>/dev/null)
-}
-
-end_ours() {
-  local pids
-  pids=$(ours)
-  # shellcheck disable=SC2086
-  [ -z "$pids" ] || kill -KILL $pids 2>/dev/null
-}
-trap end_ours EXIT
-
-# until_true SECONDS COMMAND...: polls; false when time is up.
-until_true() {
-  local deadline=$((SECONDS + $1))
-  shift
-  until "$@"; do
-    [ "$SECONDS" -lt "$deadline" ] || return 1
-    sleep 0.1
-  done
-}
-
-has_none() { [ -z "$(ours)" ]; }
-has_ended() { ! kill -0 "$1" 2>/dev/null; }
 
 expect_none_left() {
   until_true 10 has_none || fail "left behind by $1: $(ours)"

@@ -1,40 +1,12 @@
 #!/usr/bin/env bash
-# Ctrl-C: emulate ends after the step, with what there is; the second time at
-# once. As threads and as processes.
+# Ctrl-C: emulate ends after the step, run_checks after the check, report with
+# the parts it has; the second time at once. As threads and as processes.
 set -u
 . tests/tools/tool_test.sh tools/emulate
 emulate=$tool
 
-# Every process of this test inherits it.
-export INTERRUPT_TEST_MARK=$$-$RANDOM$RANDOM
+. "${emulate%/tools/emulate}/tests/tools/own_processes.sh"
 
-ours() {
-  local environ dir
-  while read -r environ; do
-    dir=${environ%/environ}
-    case $(readlink "$dir/exe") in */emulate | */run_checks | */report) echo "${dir#/proc/}" ;; esac
-  done < <(grep -lzxF "INTERRUPT_TEST_MARK=$INTERRUPT_TEST_MARK" \
-    /proc/[0-9]*/environ 2>/dev/null)
-}
-has_none() { [ -z "$(ours)" ]; }
-end_ours() {
-  local pids
-  pids=$(ours)
-  # shellcheck disable=SC2086
-  [ -z "$pids" ] || kill -KILL $pids 2>/dev/null
-}
-trap end_ours EXIT
-
-# until_true SECONDS COMMAND...: polls; false when time is up.
-until_true() {
-  local deadline=$((SECONDS + $1))
-  shift
-  until "$@"; do
-    [ "$SECONDS" -lt "$deadline" ] || return 1
-    sleep 0.05
-  done
-}
-has_ended() { ! kill -0 "$1" 2>/dev/null; }
 err_has() { grep -q -- "$1" err; }
 err_has_or_ended() { err_has "$1" || has_ended "$pid"; }
 
